@@ -1,0 +1,1 @@
+"""Places where commands run and files are read and written. Open ``contract.py`` first."""
