@@ -1,0 +1,59 @@
+"""What every test gets: skips that state their reason, a watched event loop, and the count of proven requirements."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from blockbuster import blockbuster_ctx
+
+from tests.needs import CHECKS, need, required
+
+HERE = Path(__file__).parent
+REQUIREMENT_IDS = tuple((HERE / "requirement_ids.txt").read_text().split())
+PROVEN = pytest.StashKey[set[str]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[PROVEN] = set()
+    if unknown := required() - CHECKS.keys():
+        raise pytest.UsageError(f"BUBBLES_REQUIRE names {', '.join(sorted(unknown))}; known are {', '.join(CHECKS)}")
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m takes tests away: a slow test proves its requirement too
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        for mark in item.iter_markers("req"):
+            if unknown := set(mark.args) - set(REQUIREMENT_IDS):
+                raise pytest.UsageError(f"{item.nodeid}: no such requirement: {', '.join(sorted(unknown))}")
+            config.stash[PROVEN].update(mark.args)
+        for mark in item.iter_markers("needs"):
+            if unknown := set(mark.args) - CHECKS.keys():
+                raise pytest.UsageError(f"{item.nodeid}: tests/needs.py has no check for {', '.join(sorted(unknown))}")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for mark in item.iter_markers("needs"):
+        need(*mark.args)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+        return  # a part of the tests says nothing about the whole
+    unproven = [name for name in REQUIREMENT_IDS if name not in config.stash[PROVEN]]
+    proven = len(REQUIREMENT_IDS) - len(unproven)
+    terminalreporter.section("requirements")
+    terminalreporter.write_line(f"{proven} of {len(REQUIREMENT_IDS)} have a test. None yet: {' '.join(unproven)}")
+
+
+@pytest.fixture(autouse=True)
+def watched_event_loop(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Product code that blocks the event loop of an async test fails it, unless the test is marked ``blocking``."""
+    function = getattr(request.node, "function", None)
+    if not inspect.iscoroutinefunction(function) or request.node.get_closest_marker("blocking"):
+        yield
+        return
+    with blockbuster_ctx(scanned_modules=["bubbles", "sandbox_backends"]):
+        yield
