@@ -1,7 +1,7 @@
 """The root of what Bubbles raises on purpose.
 
 BubblesError
-└── ConfigError            (bubbles.config) a setting is wrong; names the file, the field, the value and the mend
+└── ConfigError            a setting is wrong; names its source, the field, the value and the mend
 
 Errors of the sandbox layer have a root of their own, ``sandbox_backends.errors.SandboxError``.
 """
