@@ -1,0 +1,83 @@
+"""Starting a runner as a child process of the controller, and seeing it off: for places that are processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import tempfile
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import IO
+
+END_S = 3.0
+"""How long a runner may take to end by itself once its connection is closed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunnerProcess:
+    """The outermost process of a place and our end of the socket pair its runner holds."""
+
+    process: asyncio.subprocess.Process
+    sock: socket.socket
+    complaints: IO[bytes]
+
+    async def why_lost(self) -> str:
+        """What it said on stderr, or how it ended."""
+        try:
+            async with asyncio.timeout(1.0):
+                await self.process.wait()
+        except TimeoutError:
+            return "its runner does not answer"
+        self.complaints.seek(max(0, self.complaints.seek(0, os.SEEK_END) - 2000))
+        said = self.complaints.read().decode("utf-8", "replace").strip().replace("\n", "; ")
+        return said or f"its main process ended with status {self.process.returncode}"
+
+
+@asynccontextmanager
+async def launch(
+    argv: Callable[[int], Sequence[str]], *, env: Mapping[str, str], pass_fds: Sequence[int] = ()
+) -> AsyncIterator[RunnerProcess]:
+    """Run ``argv(fd)``, where ``fd`` is the runner's end of a new socket pair.
+
+    It gets a session of its own, so that no terminal signal reaches it and killpg ends even a launcher that is killed
+    while it is still setting up (bwrap loses its inner half otherwise). Leaving the context waits for the end.
+    """
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    with tempfile.TemporaryFile() as complaints, theirs:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *argv(theirs.fileno()),
+                env=dict(env),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=complaints,
+                pass_fds=(theirs.fileno(), *pass_fds),
+                start_new_session=True,
+                cwd="/",
+            )
+        except BaseException:
+            ours.close()
+            raise
+        theirs.close()
+        try:
+            yield RunnerProcess(process=process, sock=ours, complaints=complaints)
+        finally:
+            ours.close()
+            await asyncio.shield(_see_off(process))
+
+
+async def _see_off(process: asyncio.subprocess.Process) -> None:
+    try:
+        async with asyncio.timeout(END_S):
+            await process.wait()
+    except TimeoutError:
+        pass
+    finally:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            pass
+        await process.wait()

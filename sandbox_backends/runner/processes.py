@@ -1,0 +1,216 @@
+"""Starting a command and ending everything that it started."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+import time
+
+from .wire import HeadTail
+
+MARKER = "BUBBLES_XID"
+NOT_STARTED = {errno.ENOENT: 127, errno.ENOTDIR: 127}  # as a shell says it; anything else is 126
+DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
+MAX_ENVIRON = 1 << 20
+
+
+class Command:
+    """One running command, its pipes and what is kept of its output."""
+
+    def __init__(self, request, xid, meta):
+        self.request = request
+        self.xid = xid
+        self.streaming = meta["stream"]
+        self.kept = {name: HeadTail(meta["keep"]) for name in ("stdout", "stderr")}
+        self.started = time.monotonic()
+        self.deadline = None if meta["timeout"] is None else self.started + meta["timeout"]
+        self.linger = None  # once the leader has ended: until when its pipes are still read
+        self.status = None
+        self.timed_out = False
+        self.pid = None
+        self.outputs = {}  # descriptor -> name, while open
+        self.stdin = None
+        self.pending = []  # [request frame's bytes still to be written, ...]
+
+    def start(self, argv, env, want_stdin, merge):
+        """Spawn; the caller has made the working directory current. Raises OSError as execve does."""
+        reads, writes = [], []
+        devnull = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        writes.append(devnull)
+        try:
+            for _ in range(1 if merge else 2):
+                r, w = os.pipe()
+                reads.append(r)
+                writes.append(w)
+            if want_stdin:
+                r, self.stdin = os.pipe()
+                writes.append(r)
+            actions = [
+                (os.POSIX_SPAWN_DUP2, writes[-1] if want_stdin else devnull, 0),
+                (os.POSIX_SPAWN_DUP2, writes[1], 1),
+                (os.POSIX_SPAWN_DUP2, writes[1 if merge else 2], 2),
+            ]
+            self.pid = os.posix_spawn(
+                find_program(argv[0], env.get("PATH", DEFAULT_PATH)),
+                argv,
+                dict(env, **{MARKER: self.xid}),
+                file_actions=actions,
+                setsid=True,
+                setsigmask=(),
+                setsigdef=(signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGHUP),
+            )
+        except BaseException:
+            for fd in reads + ([self.stdin] if self.stdin is not None else []):
+                os.close(fd)
+            self.stdin = None
+            raise
+        finally:
+            for fd in writes:
+                os.close(fd)
+        self.outputs = dict(zip(reads, ("stdout", "stderr")))
+        for fd in list(reads) + ([self.stdin] if self.stdin is not None else []):
+            os.set_blocking(fd, False)
+
+    def outcome(self):
+        """(outcome, code) from the wait status."""
+        if self.timed_out:
+            return "timed_out", None
+        if os.WIFSIGNALED(self.status):
+            return "signaled", -os.WTERMSIG(self.status)
+        return "exited", os.WEXITSTATUS(self.status)
+
+
+def find_program(name, path):
+    """The file that execvp would run, ``name`` itself if it holds a slash or is nowhere on ``path``."""
+    if "/" in name:
+        return name
+    denied = None
+    for directory in path.split(":"):
+        candidate = (directory or ".") + "/" + name
+        if os.path.isfile(candidate):
+            if os.access(candidate, os.X_OK):
+                return candidate
+            denied = denied or candidate
+    if denied:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), denied)
+    raise FileNotFoundError(errno.ENOENT, "command not found", name)
+
+
+def process_table():
+    """{pid: (parent, session)} of every process that can be seen."""
+    if not sys.platform.startswith("linux"):
+        return _table_by_ps()
+    table = {}
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            with open("/proc/%s/stat" % name, "rb") as row:
+                fields = row.read(1024).rsplit(b")", 1)[1].split()
+        except (OSError, IndexError):
+            continue
+        table[int(name)] = (int(fields[1]), int(fields[3]))
+    return table
+
+
+def _table_by_ps():
+    r, w = os.pipe()
+    pid = os.posix_spawn("/bin/ps", ["ps", "-axo", "pid=,ppid="], {}, file_actions=[(os.POSIX_SPAWN_DUP2, w, 1)])
+    os.close(w)
+    with os.fdopen(r) as rows:
+        pairs = [tuple(map(int, row.split())) for row in rows]
+    os.waitpid(pid, 0)
+    table = {}
+    for process, parent in pairs:
+        try:
+            table[process] = (parent, os.getsid(process))
+        except OSError:
+            continue
+    return table
+
+
+def carries(pid, xid):
+    """Whether the process was started with our marker in its environment."""
+    try:
+        with open("/proc/%d/environ" % pid, "rb") as environ:
+            return (MARKER + "=" + xid).encode() in environ.read(MAX_ENVIRON)
+    except OSError:
+        return False
+
+
+def find_tree(leader, xid, spare):
+    """Every process of a command: its session, its descendants, and what carries its marker; never one of ``spare``."""
+    table = process_table()
+    found, sessions, checked = set(), {leader}, set()
+    while True:
+        before = len(found)
+        for pid, (parent, session) in table.items():
+            if pid in found or pid in spare:
+                continue
+            if not (pid == leader or session in sessions or parent in found):
+                if xid is None or pid in checked:
+                    continue
+                checked.add(pid)
+                if not carries(pid, xid):
+                    continue
+            found.add(pid)
+            sessions.add(session)
+        sessions -= {table[pid][1] for pid in spare if pid in table}
+        if len(found) == before:
+            return found
+
+
+def end_tree(leader, xid, spare):
+    """Stop all of it, look again until nothing new appears, then kill: a forking child cannot outrun this."""
+    seen = set()
+    for _ in range(20):
+        new = find_tree(leader, xid, spare) - seen
+        if not new:
+            break
+        for pid in new:
+            send_signal(pid, signal.SIGSTOP)
+        seen |= new
+    for pid in seen:
+        send_signal(pid, signal.SIGKILL)
+
+
+def end_descendants(spare):
+    """Kill whatever descends from this process, children first found or reparented here (it is a subreaper)."""
+    for _ in range(20):
+        table = process_table()
+        below = {os.getpid()}
+        while True:
+            more = {p for p, (parent, _) in table.items() if parent in below} - below
+            if not more:
+                break
+            below |= more
+        victims = below - spare
+        if not victims:
+            return
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in victims:
+                send_signal(pid, number)
+        reap_now()
+
+
+def reap_now():
+    """Wait for every child that has ended already: (pid, status) pairs."""
+    ended = []
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return ended
+        if pid == 0:
+            return ended
+        ended.append((pid, status))
+
+
+def send_signal(pid, number):
+    """kill(2) that does not mind a process that is gone."""
+    try:
+        os.kill(pid, number)
+    except OSError:
+        pass

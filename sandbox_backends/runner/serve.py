@@ -1,0 +1,409 @@
+"""The loop: requests in, answers out, every command's pipes in between. One thread; nothing in it waits."""
+
+from __future__ import annotations
+
+import collections
+import json
+import os
+import platform
+import resource
+import selectors
+import signal
+import sys
+import time
+
+from . import kernel, wire
+from .files import UMASK, Confined, FileWrite, describe
+from .processes import NOT_STARTED, Command, end_descendants, end_tree, reap_now, send_signal
+from .wire import Failure
+
+LINGER_S = 0.05  # how long the output of a background child is awaited after its command ended
+HIGH_WATER = 4 << 20  # bytes waiting to be sent above which no command's output is read
+OOM_COUNTERS = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
+
+
+class Disconnected(Exception):
+    """The controller is gone."""
+
+
+class Runner:
+    """Serves one connection until it ends."""
+
+    def __init__(self, connection):
+        self.connection = connection
+        connection.setblocking(False)
+        self.parser = wire.FrameParser(wire.MAX_META_TO_RUNNER)
+        self.selector = selectors.DefaultSelector()
+        self.selector.register(connection, selectors.EVENT_READ, self.on_connection)
+        self.waiting = collections.deque()
+        self.waiting_bytes = 0
+        self.commands = {}  # request -> Command
+        self.leaders = {}  # pid -> Command
+        self.writes = {}  # request -> FileWrite
+        self.files = None
+        self.hard = False
+        self.name = ""
+        self.bridge = None
+        self.bridge_argv = None
+        self.bridge_starts = 0
+        self.paused = False
+        self.oom_file = None
+        self.actions = {
+            wire.EXEC: self.do_exec,
+            wire.STDIN: self.do_stdin,
+            wire.SIGNAL: self.do_signal,
+            wire.READ: self.do_read,
+            wire.WRITE: self.do_write,
+            wire.DATA: self.do_data,
+            wire.LIST: self.do_list,
+            wire.STAT: self.do_stat,
+            wire.PING: self.do_ping,
+        }
+
+    # -- the loop --
+
+    def run(self):
+        """Until the connection ends; then everything that was started ends too."""
+        waker, wake = os.pipe()
+        for fd in (waker, wake):
+            os.set_blocking(fd, False)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        self.selector.register(waker, selectors.EVENT_READ, lambda mask: self.on_wake(waker))
+        self.send(wire.HELLO, 0, self.hello())
+        try:
+            while True:
+                self.flush()
+                for key, mask in self.selector.select(self.next_timeout()):
+                    if key.fd in self.selector.get_map():
+                        key.data(mask)
+                self.on_time()
+        except (Disconnected, wire.FrameError):
+            pass
+        finally:
+            self.end_everything()
+
+    @staticmethod
+    def hello():
+        return {
+            "version": wire.VERSION,
+            "machine": platform.machine(),
+            "python": platform.python_version(),
+            "uid": os.getuid(),
+            "caps": kernel.held_capabilities() if kernel.LINUX else "",
+        }
+
+    def next_timeout(self):
+        times = [t for c in self.commands.values() for t in (c.deadline, c.linger) if t is not None]
+        return max(0.0, min(times) - time.monotonic()) if times else None
+
+    def on_time(self):
+        if not self.commands:
+            return
+        now = time.monotonic()
+        for command in list(self.commands.values()):
+            if command.linger is not None:
+                if now >= command.linger:
+                    self.finish(command)
+            elif command.deadline is not None and now >= command.deadline:
+                command.timed_out, command.deadline = True, None
+                end_tree(command.pid, command.xid, self.spare())
+
+    def on_wake(self, waker):
+        try:
+            while os.read(waker, 4096):
+                pass
+        except BlockingIOError:
+            pass
+        for pid, status in reap_now():
+            if pid == self.bridge:
+                self.start_bridge()
+            command = self.leaders.pop(pid, None)
+            if command is not None:
+                command.status = status
+                command.linger = time.monotonic() + LINGER_S
+                if not command.outputs:
+                    self.finish(command)
+
+    def on_connection(self, mask):
+        if mask & selectors.EVENT_WRITE:
+            self.flush()
+        if not mask & selectors.EVENT_READ:
+            return
+        try:
+            chunk = self.connection.recv(wire.CHUNK)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            raise Disconnected from error
+        if not chunk:
+            raise Disconnected
+        for kind, request, meta, data in self.parser.feed(chunk):
+            self.dispatch(kind, request, meta, data)
+
+    def dispatch(self, kind, request, meta, data):
+        try:
+            if kind == wire.INIT and self.files is None:
+                self.do_init(meta, data)
+            elif self.files is None or kind not in self.actions:
+                raise Failure("invalid", "request type %d is not known" % kind)
+            else:
+                self.actions[kind](request, meta, data)
+        except Failure as failure:
+            self.send(wire.FAIL, request, {"code": failure.code, "message": failure.message[:2000]})
+        except (KeyError, TypeError, ValueError, OverflowError, OSError) as error:
+            message = "%s: %s" % (type(error).__name__, error)
+            self.send(wire.FAIL, request, {"code": "io" if isinstance(error, OSError) else "invalid", "message": message[:2000]})
+
+    # -- answers --
+
+    def send(self, kind, request, meta=None, data=b""):
+        frame = wire.pack(kind, request, meta, data)
+        self.waiting.append(memoryview(frame))
+        self.waiting_bytes += len(frame)
+
+    def flush(self):
+        """Send what can be sent; read commands' output only while little is waiting."""
+        try:
+            while self.waiting:
+                sent = self.connection.sendmsg([self.waiting[i] for i in range(min(len(self.waiting), 64))])
+                self.waiting_bytes -= sent
+                while sent:
+                    first = self.waiting.popleft()
+                    if len(first) > sent:
+                        self.waiting.appendleft(first[sent:])
+                        break
+                    sent -= len(first)
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError as error:
+            raise Disconnected from error
+        want = selectors.EVENT_READ | (selectors.EVENT_WRITE if self.waiting else 0)
+        if self.selector.get_key(self.connection).events != want:
+            self.selector.modify(self.connection, want, self.on_connection)
+        if self.paused != (self.waiting_bytes > HIGH_WATER):
+            self.pause(not self.paused)
+
+    def pause(self, paused):
+        self.paused = paused
+        for command in self.commands.values():
+            for fd in command.outputs:
+                if paused:
+                    self.selector.unregister(fd)
+                else:
+                    self.watch(command, fd)
+
+    # -- start and end --
+
+    def do_init(self, meta, data):
+        self.hard, self.name = meta["hard"], meta["id"]
+        if self.hard and kernel.LINUX and kernel.held_capabilities():
+            raise Failure("invalid", "the sandbox was started with capabilities: " + kernel.held_capabilities())
+        os.umask(UMASK)
+        for limit, value in meta["rlimits"].items():
+            number = getattr(resource, "RLIMIT_" + limit)
+            hard = resource.getrlimit(number)[1]
+            value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+            resource.setrlimit(number, (value, value))
+        try:
+            files = Confined(meta["roots"], meta["cwd"])
+        except OSError as error:
+            raise Failure("not_found", "%s cannot be opened in the sandbox: %s" % (error.filename, error.strerror)) from error
+        if data:
+            kernel.install_filter(data)
+        if meta["bridge"]:
+            here = os.path.dirname(os.path.abspath(__file__))
+            self.bridge_argv = [sys.executable, "-I", "-S", "-B", here + "/bridge.py", *meta["bridge"]]
+            self.start_bridge()
+        self.oom_file = next((f for f in OOM_COUNTERS if self.hard and os.path.exists(f)), None)
+        self.files = files
+        self.send(wire.READY, 0, {"pid": os.getpid()})
+
+    def start_bridge(self):
+        """Start it, and start it again if a command killed it, within reason."""
+        self.bridge = None
+        self.bridge_starts += 1
+        if self.bridge_starts > 20:
+            return
+        ready, told = os.pipe()
+        os.set_inheritable(told, True)
+        argv = self.bridge_argv + ["--ready-fd", str(told)]
+        self.bridge = os.posix_spawn(argv[0], argv, {}, setsid=True)
+        os.close(told)
+        if self.bridge_starts == 1:
+            os.read(ready, 1)
+        os.close(ready)
+
+    def spare(self):
+        """Processes that a command's end must not touch."""
+        return {pid for pid in (1, os.getpid(), os.getppid(), self.bridge) if pid}
+
+    def end_everything(self):
+        for write in list(self.writes.values()):
+            write.abort()
+        if self.hard and os.getpid() == 1:
+            send_signal(-1, signal.SIGKILL)
+        else:
+            end_descendants({os.getpid()})
+
+    # -- commands --
+
+    def oom_kills(self):
+        if self.oom_file is None:
+            return 0
+        with open(self.oom_file) as rows:
+            return sum(int(row.split()[1]) for row in rows if row.startswith("oom_kill "))
+
+    def do_exec(self, request, meta, data):
+        argv, env = meta["argv"], meta["env"]
+        cwd = self.files.open(meta["cwd"] or ".", os.O_RDONLY | os.O_DIRECTORY)
+        command = Command(request, "%s.%d" % (self.name, request), meta)
+        command.oom = self.oom_kills()
+        try:
+            os.fchdir(cwd)
+            command.start(argv, env, meta["stdin"], meta["merge"])
+        except OSError as error:
+            text = "bubbles: cannot run %s: %s\n" % (argv[0], error.strerror)
+            self.send(wire.OUT, request, {"stream": "stderr"}, text.encode("utf-8", "surrogateescape"))
+            code = NOT_STARTED.get(error.errno, 126)
+            self.send(wire.DONE, request, {"outcome": "exited", "code": code, "dropped": 0, "duration": 0.0, "detached": False})
+            return
+        finally:
+            os.close(cwd)
+            os.chdir("/")
+        self.commands[request] = self.leaders[command.pid] = command
+        if not self.paused:
+            for fd in command.outputs:
+                self.watch(command, fd)
+
+    def watch(self, command, fd):
+        self.selector.register(fd, selectors.EVENT_READ, lambda mask: self.on_output(command, fd))
+
+    def on_output(self, command, fd):
+        try:
+            chunk = os.read(fd, wire.CHUNK)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            chunk = b""
+        if not chunk:
+            self.selector.unregister(fd)
+            os.close(fd)
+            del command.outputs[fd]
+            if not command.outputs and command.status is not None and command.request in self.commands:
+                self.finish(command)
+        elif command.kept is None:
+            return  # the command has ended: a background child's output is read and thrown away
+        elif command.streaming:
+            self.send(wire.OUT, command.request, {"stream": command.outputs[fd]}, chunk)
+        else:
+            command.kept[command.outputs[fd]].feed(chunk)
+
+    def finish(self, command):
+        """Answer for a command whose leader has ended."""
+        outcome, code = command.outcome()
+        if (code in (-9, 137)) and self.oom_kills() > command.oom:
+            outcome, code = "oom", None
+        dropped = 0
+        for name, kept in command.kept.items():
+            value = kept.value()
+            dropped += kept.dropped
+            for at in range(0, len(value), wire.CHUNK):
+                self.send(wire.OUT, command.request, {"stream": name}, value[at : at + wire.CHUNK])
+        done = {"outcome": outcome, "code": code, "dropped": dropped, "detached": bool(command.outputs)}
+        self.send(wire.DONE, command.request, dict(done, duration=time.monotonic() - command.started))
+        command.kept = None
+        self.close_stdin(command)
+        del self.commands[command.request]
+
+    def do_stdin(self, request, meta, data):
+        command = self.commands.get(request)
+        if command is None or command.stdin is None:
+            self.send(wire.ACK, request, {"closed": True})
+            return
+        command.pending.append((memoryview(data), meta.get("eof", False)))
+        if len(command.pending) == 1:
+            self.on_stdin(command)
+
+    def on_stdin(self, command):
+        watched = command.stdin in self.selector.get_map()
+        while command.pending:
+            data, eof = command.pending[0]
+            try:
+                while data:
+                    data = data[os.write(command.stdin, data) :]
+            except BlockingIOError:
+                command.pending[0] = (data, eof)
+                if not watched:
+                    self.selector.register(command.stdin, selectors.EVENT_WRITE, lambda mask: self.on_stdin(command))
+                return
+            except OSError:
+                self.close_stdin(command)
+                return
+            command.pending.pop(0)
+            self.send(wire.ACK, command.request, {"closed": False})
+            if eof:
+                self.close_stdin(command)
+                return
+        if watched:
+            self.selector.unregister(command.stdin)
+
+    def close_stdin(self, command):
+        if command.stdin is not None:
+            if command.stdin in self.selector.get_map():
+                self.selector.unregister(command.stdin)
+            os.close(command.stdin)
+            command.stdin = None
+        for _ in command.pending:
+            self.send(wire.ACK, command.request, {"closed": True})
+        command.pending = []
+
+    def do_signal(self, request, meta, data):
+        command = self.commands.get(request)
+        if command is None or command.status is not None:
+            return
+        if meta["signal"] == signal.SIGKILL:
+            end_tree(command.pid, command.xid, self.spare())
+        else:
+            send_signal(-command.pid, meta["signal"])
+
+    # -- files --
+
+    def do_read(self, request, meta, data):
+        size = 0
+        for chunk in self.files.read(meta["path"], meta["offset"], min(meta["limit"], wire.MAX_READ)):
+            size += len(chunk)
+            self.send(wire.OUT, request, {"stream": "stdout"}, chunk)
+        self.send(wire.DONE, request, {"size": size})
+
+    def do_write(self, request, meta, data):
+        self.writes[request] = FileWrite(self.files, meta["path"], meta["mode"])
+        self.do_data(request, meta, data)
+
+    def do_data(self, request, meta, data):
+        write = self.writes.get(request)
+        if write is None:
+            return  # it failed already and the caller has been told
+        try:
+            write.write(data)
+            if meta["eof"]:
+                write.commit()
+                self.send(wire.DONE, request, {})
+        except Failure:
+            del self.writes[request]
+            raise
+        if meta["eof"]:
+            del self.writes[request]
+
+    def do_list(self, request, meta, data):
+        entries, truncated = self.files.list(meta["path"], wire.MAX_ENTRIES)
+        rows = json.dumps(entries).encode("ascii")
+        for at in range(0, len(rows), wire.CHUNK):
+            self.send(wire.OUT, request, {"stream": "stdout"}, rows[at : at + wire.CHUNK])
+        self.send(wire.DONE, request, {"truncated": truncated})
+
+    def do_stat(self, request, meta, data):
+        self.send(wire.DONE, request, {"stat": describe(self.files.stat(meta["path"]))})
+
+    def do_ping(self, request, meta, data):
+        self.send(wire.DONE, request, {})

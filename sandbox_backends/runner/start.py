@@ -1,0 +1,43 @@
+"""Entry inside the place: connect, become hard to tamper with, serve. Exit status 3 says that the place will not do."""
+
+import sys
+
+
+def main(argv):
+    if sys.version_info < (3, 8):  # noqa: UP036 - this runs on whatever Python the place has
+        sys.stderr.write("Python %s is too old here: the sandbox needs 3.8 or newer.\n" % sys.version.split()[0])
+        return 3
+    sys.path.insert(0, __file__.rsplit("/", 2)[0])
+    try:
+        import os
+        import signal
+        import socket
+
+        from runner import kernel
+        from runner.serve import Runner
+    except ImportError as error:
+        sys.stderr.write("Full Python is required in the sandbox and '%s' is missing: install python3.\n" % error.name)
+        return 3
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    if kernel.LINUX:
+        # Nothing of the same uid may look into this process or take its descriptors.
+        kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
+        if os.getpid() != 1:
+            kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+    if argv[0] == "--fd":
+        connection = socket.socket(fileno=int(argv[1]))
+        connection.set_inheritable(False)
+    else:
+        connection = socket.socket(socket.AF_UNIX)
+        with open(argv[3], "rb") as token:
+            secret = token.read(64)
+        connection.connect(argv[1])
+        connection.sendall(secret)
+    Runner(connection).run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,49 @@
+"""What a spec demands against what a backend enforces. There is no fall-back to less (SBX-08)."""
+
+from __future__ import annotations
+
+from sandbox_backends.contract import Enforces, Limits, Network, SandboxSpec
+from sandbox_backends.errors import UnsupportedSpecError
+
+NEEDS = {
+    "memory_bytes": (Enforces.MEMORY, "a memory limit"),
+    "pids": (Enforces.PROCESSES, "a limit on processes"),
+    "cpus": (Enforces.CPU, "a CPU limit"),
+}
+
+
+def refuse_beyond(spec: SandboxSpec, backend: str, enforces: Enforces, *, disk: bool = False, soft: bool = True) -> None:
+    """Raise UnsupportedSpecError for the first demand that ``backend`` does not enforce.
+
+    ``disk``: it can hold ``limits.disk_bytes``. ``soft``: a local backend, which cannot hold ``tmp_bytes``.
+    """
+
+    def refuse(what: str, mend: str) -> UnsupportedSpecError:
+        return UnsupportedSpecError(f"The {backend} sandbox cannot enforce {what} here: {mend}.")
+
+    missing = spec.requires & ~enforces
+    if missing:
+        names = ", ".join(flag.name.lower() for flag in missing if flag.name)
+        raise refuse(names, "take another backend, see 'bubbles sandbox doctor'")
+    if spec.network in (Network.NONE, Network.ALLOWLIST) and Enforces.NETWORK not in enforces:
+        raise refuse(f"network '{spec.network}'", "take bubblewrap or docker, or network 'full'")
+    if spec.allow and spec.network is not Network.ALLOWLIST:
+        raise refuse("allowed hosts without network 'allowlist'", "set network to 'allowlist', or drop the hosts")
+    for name, (flag, what) in NEEDS.items():
+        if getattr(spec.limits, name) is not None and flag not in enforces:
+            raise refuse(what, "drop the limit, or take a backend that holds it, see 'bubbles sandbox doctor'")
+    if spec.limits.disk_bytes is not None and not disk:
+        raise refuse("a disk limit", "drop it; only bubblewrap and docker under a root controller hold one")
+    if spec.limits.tmp_bytes is not None and soft:
+        raise refuse("a limit on temporary files", "drop it, or take bubblewrap or docker")
+    if soft and not all(root.writable for root in spec.roots):
+        raise refuse("a read-only root", "take bubblewrap or docker, or make the root writable")
+    _check_numbers(spec.limits)
+
+
+def _check_numbers(limits: Limits) -> None:
+    for name in ("memory_bytes", "pids", "cpus", "disk_bytes", "tmp_bytes", "open_files"):
+        value = getattr(limits, name)
+        least = {"memory_bytes": 16 << 20, "pids": 8, "cpus": 0.01, "disk_bytes": 1 << 20, "open_files": 32}.get(name, 1)
+        if value is not None and not least <= value < 2**50:
+            raise UnsupportedSpecError(f"Limit {name} is {value}: it must be at least {least}.")
