@@ -1,0 +1,125 @@
+"""The two ways to an image without a name yet: a Debian tree handed to the engine, or the Dockerfile."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import json
+import os
+import tarfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from sandbox_backends.contract import BackendSettings
+from sandbox_backends.errors import BackendUnavailableError
+from sandbox_backends.images.debootstrap import OnProgress, debian_tree
+from sandbox_backends.images.engine import in_engine
+from sandbox_backends.images.recipe import RECIPE_LABEL, Recipe
+
+CHUNK_BYTES = 1 << 20
+PROVISION = ("sh", "/tmp/provision.sh", "/tmp/packages.txt")
+PACK = ("tar", "--create", "--numeric-owner", "--one-file-system")
+LEFT_OUT = ("--exclude=./proc/*", "--exclude=./sys/*", "--exclude=./dev/*")
+
+
+async def from_debootstrap(settings: BackendSettings, recipe: Recipe, on_progress: OnProgress) -> str:
+    """The image's id."""
+    async with debian_tree(recipe.files, PROVISION, host_env=settings.host_env, on_progress=on_progress) as tree:
+        on_progress("handing the tree to Docker")
+        return await _import(settings, tree, recipe.configuration)
+
+
+async def from_dockerfile(settings: BackendSettings, recipe: Recipe, base: str | None, on_progress: OnProgress) -> str:
+    """The image's id. Cancelling it ends the engine's build at the next line that the build prints."""
+    loop = asyncio.get_running_loop()
+    cancelled = threading.Event()
+
+    def run(client: Any) -> str:
+        image_id = ""
+        for event in _events_of_build(client, recipe, base):
+            if cancelled.is_set():
+                break  # closing the answer is what tells the engine to stop
+            if said := event.get("error"):
+                remedy = "choose --base from images that the engine has, or use --from debootstrap."
+                raise BackendUnavailableError(f"Docker could not build the image ({said}):", remedy)
+            image_id = event.get("aux", {}).get("ID", image_id)
+            if line := event.get("stream", "").strip():
+                loop.call_soon_threadsafe(on_progress, line)
+        return image_id
+
+    try:
+        return await in_engine(settings, run)
+    finally:
+        cancelled.set()
+
+
+def _events_of_build(client: Any, recipe: Recipe, base: str | None) -> Iterator[dict[str, Any]]:
+    events: Iterator[dict[str, Any]] = client.api.build(
+        fileobj=_context(recipe),
+        custom_context=True,
+        buildargs={"BASE": base} if base else {},
+        labels={RECIPE_LABEL: recipe.hash},
+        rm=True,
+        forcerm=True,
+        decode=True,
+    )
+    return events
+
+
+def _context(recipe: Recipe) -> io.BytesIO:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for name, data in {"Dockerfile": recipe.dockerfile.encode(), **recipe.files}.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+    packed.seek(0)
+    return packed
+
+
+async def _import(settings: BackendSettings, tree: Path, configuration: list[str]) -> str:
+    """A stream that broke off half-way may still be imported, so an image counts only when tar ended well."""
+    reading, writing = os.pipe()
+
+    def receive(client: Any) -> str:
+        with open(reading, "rb", buffering=0) as stream:
+            chunks = iter(lambda: stream.read(CHUNK_BYTES), b"")
+            return _imported(client.api.import_image(src=chunks, changes=configuration))
+
+    receiving = asyncio.create_task(in_engine(settings, receive))
+    try:
+        try:
+            tar = await asyncio.create_subprocess_exec(
+                *(*PACK, *LEFT_OUT, f"--directory={tree}", "."),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=writing,
+                stderr=asyncio.subprocess.PIPE,
+            )
+        finally:
+            os.close(writing)
+        try:
+            image_id = await asyncio.shield(receiving)
+            _, complaint = await tar.communicate()
+        finally:
+            if tar.returncode is None:
+                tar.kill()  # the stream ends, and with it the engine's import
+                await tar.wait()
+        if tar.returncode:
+            said = complaint.decode(errors="replace").strip()
+            raise BackendUnavailableError(f"tar could not pack the tree ({said}):", "try once more.")
+        return image_id
+    except BaseException:
+        with contextlib.suppress(BackendUnavailableError):
+            broken = await receiving
+            await in_engine(settings, lambda client: client.images.remove(broken))
+        raise
+
+
+def _imported(answer: str) -> str:
+    event = json.loads(answer.splitlines()[-1])
+    if "error" in event:
+        raise BackendUnavailableError(f"Docker could not import the tree ({event['error']}):", "see docker info.")
+    return str(event["status"])
