@@ -58,7 +58,7 @@ def with_own_home(base: Mapping[str, str], home: str) -> dict[str, str]:
 
 
 def of_hard_place(home: str, proxy: str | None) -> dict[str, str]:
-    """What a command in bubblewrap or docker gets. ``proxy`` is the URL of the egress bridge inside, if there is one."""
+    """What a command in bubblewrap or docker gets. ``proxy`` is the URL of the egress bridge inside, if any."""
     env = {
         "PATH": f"{home}/.local/bin:{SYSTEM_PATH}",
         "HOME": home,

@@ -27,10 +27,10 @@ FILE_CODES = frozenset(
 
 def field(meta: Meta, name: str, kind: type, low: float = -(2**63), high: float = 2**63) -> Any:
     """``meta[name]`` if it is of this type and within bounds; ProtocolError otherwise."""
-    value = meta.get(name)
+    value: Any = meta.get(name)
     if kind is float and type(value) is int:
         value = float(value)
-    if type(value) is not kind or (kind in (int, float) and not low <= value <= high):
+    if type(value) is not kind or (isinstance(value, int | float) and not low <= value <= high):
         raise ProtocolError(f"the sandbox's runner sent a bad answer: {name} is {str(value)[:40]!r}")
     return value
 
@@ -116,7 +116,9 @@ class Link(asyncio.Protocol):
 
     # -- requests --
 
-    def begin(self, kind: int, meta: Meta, data: bytes = b"", *, sink: Sink | None = None, budget: int | None = 0) -> Call:
+    def begin(
+        self, kind: int, meta: Meta, data: bytes = b"", *, sink: Sink | None = None, budget: int | None = 0
+    ) -> Call:
         """Send a request. ``budget`` bounds the bytes of output that may come back (``None``: any)."""
         if self.lost is not None:
             raise self.lost
@@ -143,7 +145,14 @@ class Link(asyncio.Protocol):
             raise
 
     async def call(
-        self, kind: int, meta: Meta, data: bytes = b"", *, sink: Sink | None = None, budget: int = 0, within_s: float = 60.0
+        self,
+        kind: int,
+        meta: Meta,
+        data: bytes = b"",
+        *,
+        sink: Sink | None = None,
+        budget: int = 0,
+        within_s: float = 60.0,
     ) -> Meta:
         return await self.result(self.begin(kind, meta, data, sink=sink, budget=budget), within_s)
 
@@ -188,7 +197,7 @@ class Link(asyncio.Protocol):
         except ProtocolError as error:
             self._break(error)
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, _: Exception | None) -> None:
         self._break(SandboxLostError("the sandbox's main process ended"))
         self.closed.set()
 

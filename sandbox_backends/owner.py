@@ -1,8 +1,8 @@
 """Which process owns which sandbox, so that what a dead owner left behind is removed and a live one's never is.
 
 Every controller process holds a lock file in ``<data_dir>/run/owners/`` for as long as it lives (flock(2), released by
-the kernel even after SIGKILL). Every sandbox has a directory ``<data_dir>/run/<id>/`` with a ``sandbox.json`` that names
-its owner. A sandbox is an orphan exactly when its owner's lock can be taken.
+the kernel even after SIGKILL). Every sandbox has a directory ``<data_dir>/run/<id>/`` with a ``sandbox.json`` that
+names its owner. A sandbox is an orphan exactly when its owner's lock can be taken.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ def check_key(session: str) -> str:
     """The session's key, if it can name a directory safely; InvalidSpecError otherwise."""
     if not KEY.fullmatch(session) or session.startswith("."):
         raise InvalidSpecError(
-            f"session {session[:80]!r} cannot be used: take up to 120 letters, digits, '.', '_' or '-', not starting with '.'"
+            f"session {session[:80]!r} cannot be used: "
+            "take up to 120 letters, digits, '.', '_' or '-', not starting with '.'"
         )
     return session
 
@@ -134,9 +135,9 @@ def sweep_locks(data_dir: Path) -> None:
 
 
 def remove_tree(path: Path) -> None:
-    """rmtree that also takes directories whose modes forbid it, and does not mind what is gone already."""
+    """Rmtree that also takes directories whose modes forbid it, and does not mind what is gone already."""
 
-    def make_writable(function: object, name: str, _: object) -> None:
+    def make_writable(_function: object, name: str, _error: object) -> None:
         try:
             os.chmod(os.path.dirname(name), 0o700)
             os.chmod(name, 0o700)

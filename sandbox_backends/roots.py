@@ -58,7 +58,9 @@ def _resolve_root(root: Root, settings: BackendSettings) -> Root:
         raise InvalidSpecError(f"Root {str(root.path)!r} is not an absolute path. {MEND}")
     path = Path(os.path.realpath(root.path))
     if any(ord(c) < 32 or c in ":\\" for c in str(path)):
-        raise InvalidSpecError(f"Root {str(path)!r} holds a control character, ':' or '\\', which mounts cannot name. {MEND}")
+        raise InvalidSpecError(
+            f"Root {str(path)!r} holds a control character, ':' or '\\', which mounts cannot name. {MEND}"
+        )
     if not path.is_dir():
         raise InvalidSpecError(f"Root {path} is not a directory. Create it, or name another with --root DIR.")
     if str(path) in SYSTEM_DIRECTORIES or any(path.is_relative_to(tree) for tree in SYSTEM_TREES):
@@ -77,12 +79,14 @@ def _resolve_root(root: Root, settings: BackendSettings) -> Root:
 
 def engine_sockets(path: Path, docker_url: str | None) -> list[str]:
     """Container engine sockets at the top of ``path``, and the configured one anywhere below it."""
-    found = []
+    found: list[str] = []
     try:
         with os.scandir(path) as entries:
-            for entry in entries:
-                if entry.name in ENGINE_SOCKETS and stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode):
-                    found.append(entry.path)
+            found = [
+                entry.path
+                for entry in entries
+                if entry.name in ENGINE_SOCKETS and stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode)
+            ]
     except OSError:
         pass
     if docker_url and docker_url.startswith("unix://"):

@@ -205,7 +205,8 @@ class RunnerSession:
             if "\0" in text:
                 raise InvalidRequestError(f"{text[:80]!r} holds a NUL byte, which no program can be given")
         if not 0 <= request.max_output_bytes <= MAX_OUTPUT_BYTES:
-            raise InvalidRequestError(f"max_output_bytes must be 0 to {MAX_OUTPUT_BYTES}, not {request.max_output_bytes}")
+            wanted = request.max_output_bytes
+            raise InvalidRequestError(f"max_output_bytes must be 0 to {MAX_OUTPUT_BYTES}, not {wanted}")
         meta: Meta = {
             "argv": list(request.argv),
             "cwd": request.cwd or "",

@@ -12,7 +12,12 @@ NEEDS = {
 }
 
 
-def refuse_beyond(spec: SandboxSpec, backend: str, enforces: Enforces, *, disk: bool = False, soft: bool = True) -> None:
+LEAST = {"memory_bytes": 16 << 20, "pids": 8, "cpus": 0.01, "disk_bytes": 1 << 20, "tmp_bytes": 4096, "open_files": 32}
+
+
+def refuse_beyond(
+    spec: SandboxSpec, backend: str, enforces: Enforces, *, disk: bool = False, soft: bool = True
+) -> None:
     """Raise UnsupportedSpecError for the first demand that ``backend`` does not enforce.
 
     ``disk``: it can hold ``limits.disk_bytes``. ``soft``: a local backend, which cannot hold ``tmp_bytes``.
@@ -42,8 +47,7 @@ def refuse_beyond(spec: SandboxSpec, backend: str, enforces: Enforces, *, disk: 
 
 
 def _check_numbers(limits: Limits) -> None:
-    for name in ("memory_bytes", "pids", "cpus", "disk_bytes", "tmp_bytes", "open_files"):
+    for name, least in LEAST.items():
         value = getattr(limits, name)
-        least = {"memory_bytes": 16 << 20, "pids": 8, "cpus": 0.01, "disk_bytes": 1 << 20, "open_files": 32}.get(name, 1)
         if value is not None and not least <= value < 2**50:
             raise UnsupportedSpecError(f"Limit {name} is {value}: it must be at least {least}.")

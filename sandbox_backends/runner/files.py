@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat as st
+from typing import Any, Iterator, List, Optional, Sequence, Tuple
 
 from .kernel import LINUX, openat2
 from .wire import CHUNK, Failure
@@ -15,7 +16,7 @@ UMASK = 0o022
 MAX_LINKS = 40
 
 
-def explain(error, path):
+def explain(error: Exception, path: str) -> Failure:
     """An OSError of a file operation as the Failure that the caller gets."""
     code = {
         errno.ENOENT: "not_found",
@@ -32,11 +33,11 @@ def explain(error, path):
         errno.ENAMETOOLONG: "too_long",
         errno.ENXIO: "not_a_file",
         errno.EINVAL: "invalid",
-    }.get(getattr(error, "errno", None), "io")
+    }.get(getattr(error, "errno", 0), "io")
     return Failure(code, "%s: %s" % (path, getattr(error, "strerror", None) or error))
 
 
-def components(path):
+def components(path: str) -> List[str]:
     """The names in ``path``, last first, ready to be popped."""
     return [name for name in path.split("/") if name not in ("", ".")][::-1]
 
@@ -48,17 +49,17 @@ class Confined:
     never by opening ``..``: a directory moved away under it leads nowhere new.
     """
 
-    def __init__(self, roots, cwd):
+    def __init__(self, roots: Sequence[str], cwd: str) -> None:
         self.roots = [(root, os.open(root, O_DIR)) for root in roots]
         self.cwd = cwd
         self.use_openat2 = LINUX
 
-    def split(self, path):
+    def split(self, path: str) -> Tuple[int, str]:
         """(fd of the root, the rest of the path) for an absolute or relative path; the longest root wins."""
         if "\0" in path:
             raise Failure("invalid", "%r: a path cannot hold a NUL byte" % path)
         full = path if path.startswith("/") else self.cwd + "/" + path
-        best = None
+        best: Optional[Tuple[str, int]] = None
         for root, fd in self.roots:
             if (full == root or full.startswith(root.rstrip("/") + "/")) and (best is None or len(root) > len(best[0])):
                 best = (root, fd)
@@ -66,7 +67,7 @@ class Confined:
             raise Failure("refused", "%s: outside the session's directories" % path)
         return best[1], full[len(best[0]) :].lstrip("/")
 
-    def open(self, path, flags):
+    def open(self, path: str, flags: int) -> int:
         """A descriptor of the file or directory that ``path`` leads to, links inside the roots followed."""
         fd, rest = self.split(path)
         flags |= os.O_CLOEXEC
@@ -91,7 +92,7 @@ class Confined:
         except OSError as error:
             raise explain(error, path) from error
 
-    def locate(self, path, make_parents=False):
+    def locate(self, path: str, make_parents: bool = False) -> Tuple[int, str]:
         """(open parent directory, last name) after following every link inside the roots, the last one too."""
         fd, rest = self.split(path)
         todo = components(rest)
@@ -127,7 +128,7 @@ class Confined:
             for held in stack:
                 os.close(held)
 
-    def stat(self, path):
+    def stat(self, path: str) -> os.stat_result:
         """What the last name of ``path`` itself is: a link there is not followed."""
         head, _, last = path.rpartition("/")
         if last in ("", ".", ".."):
@@ -144,7 +145,7 @@ class Confined:
         finally:
             os.close(parent)
 
-    def read(self, path, offset, limit):
+    def read(self, path: str, offset: int, limit: int) -> Iterator[bytes]:
         """Yield the bytes of a regular file from ``offset``, at most ``limit`` of them, in pieces."""
         fd = self.open(path, os.O_RDONLY | os.O_NONBLOCK)
         try:
@@ -162,17 +163,17 @@ class Confined:
         finally:
             os.close(fd)
 
-    def list(self, path, limit):
+    def list(self, path: str, limit: int) -> Tuple[List[List[Any]], bool]:
         """(entries sorted by name, whether there were more): each ``[name, kind, size, mode, mtime]``."""
         fd = self.open(path or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_NONBLOCK)
         try:
-            entries = []
+            entries: List[List[Any]] = []
             with os.scandir(fd) as found:
                 for entry in found:
                     if len(entries) == limit:
                         return sorted(entries), True
                     try:
-                        entries.append([entry.name] + describe(entry.stat(follow_symlinks=False)))
+                        entries.append([entry.name, *describe(entry.stat(follow_symlinks=False))])
                     except FileNotFoundError:
                         continue  # removed since it was listed
             return sorted(entries), False
@@ -182,7 +183,7 @@ class Confined:
             os.close(fd)
 
     @staticmethod
-    def _link(name, parent):
+    def _link(name: str, parent: int) -> Optional[str]:
         try:
             return os.readlink(name, dir_fd=parent)
         except OSError as error:
@@ -191,7 +192,7 @@ class Confined:
             raise
 
     @staticmethod
-    def _enter(name, parent, make):
+    def _enter(name: str, parent: int, make: bool) -> int:
         try:
             return os.open(name, O_DIR | os.O_NOFOLLOW, dir_fd=parent)
         except FileNotFoundError:
@@ -204,7 +205,7 @@ class Confined:
         return os.open(name, O_DIR | os.O_NOFOLLOW, dir_fd=parent)
 
 
-def describe(info):
+def describe(info: os.stat_result) -> List[Any]:
     """``[kind, size in bytes, permission bits, mtime in seconds]``."""
     kind = "other"
     for name, test in (("file", st.S_ISREG), ("directory", st.S_ISDIR), ("symlink", st.S_ISLNK)):
@@ -216,12 +217,13 @@ def describe(info):
 class FileWrite:
     """A file being replaced: written aside, then put in place in one step, or not at all."""
 
-    def __init__(self, files, path, mode):
+    def __init__(self, files: Confined, path: str, mode: Optional[int]) -> None:
         if path.endswith("/"):
             raise Failure("invalid", "%s: names a directory, not a file" % path)
         self.path = path
         self.parent, self.name = files.locate(path, make_parents=True)
-        self.fd = self.temporary = None
+        self.fd = -1
+        self.temporary: Optional[str] = None
         try:
             self.mode = self._check_target() if mode is None else mode
             self._open()
@@ -232,7 +234,7 @@ class FileWrite:
             self.abort()
             raise
 
-    def _check_target(self):
+    def _check_target(self) -> int:
         try:
             fd = os.open(self.name, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.parent)
         except FileNotFoundError:
@@ -245,7 +247,7 @@ class FileWrite:
             raise Failure("not_a_file", "%s: not a regular file" % self.path)
         return st.S_IMODE(info.st_mode) & 0o777
 
-    def _open(self):
+    def _open(self) -> None:
         if hasattr(os, "O_TMPFILE") and os.path.isdir("/proc/self/fd"):
             try:  # a file without a name: a crash leaves nothing behind
                 self.fd = os.open(".", os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600, dir_fd=self.parent)
@@ -258,10 +260,11 @@ class FileWrite:
         self.fd = os.open(self.temporary, flags, 0o600, dir_fd=self.parent)
 
     @staticmethod
-    def _spare_name():
+    def _spare_name() -> str:
         return ".bubbles-" + os.urandom(8).hex()
 
-    def write(self, data):
+    def write(self, data: bytes) -> None:
+        """Append; a failure undoes it all."""
         try:
             view = memoryview(data)
             while view:
@@ -270,7 +273,8 @@ class FileWrite:
             self.abort()
             raise explain(error, self.path) from error
 
-    def commit(self):
+    def commit(self) -> None:
+        """Put it in place, with its mode."""
         try:
             os.fchmod(self.fd, self.mode)
             if self.temporary is None:
@@ -285,20 +289,22 @@ class FileWrite:
         finally:
             self.abort()
 
-    def _link_to(self, name):
+    def _link_to(self, name: str) -> bool:
         try:
             os.link("/proc/self/fd/%d" % self.fd, name, dst_dir_fd=self.parent, follow_symlinks=True)
         except FileExistsError:
             return False
         return True
 
-    def abort(self):
+    def abort(self) -> None:
+        """Leave nothing but the old file; harmless after commit."""
         if self.temporary is not None:
             try:
                 os.unlink(self.temporary, dir_fd=self.parent)
             except OSError:
                 pass
         for fd in (self.fd, self.parent):
-            if fd is not None:
+            if fd >= 0:
                 os.close(fd)
-        self.fd = self.parent = self.temporary = None
+        self.fd = self.parent = -1
+        self.temporary = None

@@ -7,8 +7,9 @@ import os
 import signal
 import sys
 import time
+from typing import Dict, List, Mapping, Optional, Set, Tuple
 
-from .wire import HeadTail
+from .wire import HeadTail, Meta
 
 MARKER = "BUBBLES_XID"
 NOT_STARTED = {errno.ENOENT: 127, errno.ENOTDIR: 127}  # as a shell says it; anything else is 126
@@ -19,22 +20,23 @@ MAX_ENVIRON = 1 << 20
 class Command:
     """One running command, its pipes and what is kept of its output."""
 
-    def __init__(self, request, xid, meta):
+    def __init__(self, request: int, xid: str, meta: Meta) -> None:
         self.request = request
         self.xid = xid
-        self.streaming = meta["stream"]
-        self.kept = {name: HeadTail(meta["keep"]) for name in ("stdout", "stderr")}
+        self.streaming = bool(meta["stream"])
+        self.kept: Optional[Dict[str, HeadTail]] = {name: HeadTail(meta["keep"]) for name in ("stdout", "stderr")}
         self.started = time.monotonic()
-        self.deadline = None if meta["timeout"] is None else self.started + meta["timeout"]
-        self.linger = None  # once the leader has ended: until when its pipes are still read
-        self.status = None
+        self.deadline: Optional[float] = None if meta["timeout"] is None else self.started + meta["timeout"]
+        self.linger: Optional[float] = None  # once the leader has ended: until when its pipes are still read
+        self.status: Optional[int] = None
         self.timed_out = False
-        self.pid = None
-        self.outputs = {}  # descriptor -> name, while open
-        self.stdin = None
-        self.pending = []  # [request frame's bytes still to be written, ...]
+        self.pid = 0
+        self.ooms = 0  # of the whole place, when it started
+        self.outputs: Dict[int, str] = {}  # descriptor -> name, while open
+        self.stdin: Optional[int] = None
+        self.pending: List[Tuple[memoryview, bool]] = []  # what stdin has not taken yet, and whether it ends there
 
-    def start(self, argv, env, want_stdin, merge):
+    def start(self, argv: List[str], env: Mapping[str, str], want_stdin: bool, merge: bool) -> None:
         """Spawn; the caller has made the working directory current. Raises OSError as execve does."""
         reads, writes = [], []
         devnull = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
@@ -73,8 +75,9 @@ class Command:
         for fd in list(reads) + ([self.stdin] if self.stdin is not None else []):
             os.set_blocking(fd, False)
 
-    def outcome(self):
+    def outcome(self) -> Tuple[str, Optional[int]]:
         """(outcome, code) from the wait status."""
+        assert self.status is not None
         if self.timed_out:
             return "timed_out", None
         if os.WIFSIGNALED(self.status):
@@ -82,7 +85,7 @@ class Command:
         return "exited", os.WEXITSTATUS(self.status)
 
 
-def find_program(name, path):
+def find_program(name: str, path: str) -> str:
     """The file that execvp would run, ``name`` itself if it holds a slash or is nowhere on ``path``."""
     if "/" in name:
         return name
@@ -98,11 +101,11 @@ def find_program(name, path):
     raise FileNotFoundError(errno.ENOENT, "command not found", name)
 
 
-def process_table():
+def process_table() -> Dict[int, Tuple[int, int]]:
     """{pid: (parent, session)} of every process that can be seen."""
     if not sys.platform.startswith("linux"):
         return _table_by_ps()
-    table = {}
+    table: Dict[int, Tuple[int, int]] = {}
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue
@@ -115,23 +118,23 @@ def process_table():
     return table
 
 
-def _table_by_ps():
+def _table_by_ps() -> Dict[int, Tuple[int, int]]:
     r, w = os.pipe()
     pid = os.posix_spawn("/bin/ps", ["ps", "-axo", "pid=,ppid="], {}, file_actions=[(os.POSIX_SPAWN_DUP2, w, 1)])
     os.close(w)
     with os.fdopen(r) as rows:
-        pairs = [tuple(map(int, row.split())) for row in rows]
+        pairs = [row.split() for row in rows]
     os.waitpid(pid, 0)
-    table = {}
+    table: Dict[int, Tuple[int, int]] = {}
     for process, parent in pairs:
         try:
-            table[process] = (parent, os.getsid(process))
+            table[int(process)] = (int(parent), os.getsid(int(process)))
         except OSError:
             continue
     return table
 
 
-def carries(pid, xid):
+def carries(pid: int, xid: str) -> bool:
     """Whether the process was started with our marker in its environment."""
     try:
         with open("/proc/%d/environ" % pid, "rb") as environ:
@@ -140,10 +143,12 @@ def carries(pid, xid):
         return False
 
 
-def find_tree(leader, xid, spare):
+def find_tree(leader: int, xid: Optional[str], spare: Set[int]) -> Set[int]:
     """Every process of a command: its session, its descendants, and what carries its marker; never one of ``spare``."""
     table = process_table()
-    found, sessions, checked = set(), {leader}, set()
+    found: Set[int] = set()
+    sessions = {leader}
+    checked: Set[int] = set()
     while True:
         before = len(found)
         for pid, (parent, session) in table.items():
@@ -162,9 +167,9 @@ def find_tree(leader, xid, spare):
             return found
 
 
-def end_tree(leader, xid, spare):
+def end_tree(leader: int, xid: Optional[str], spare: Set[int]) -> None:
     """Stop all of it, look again until nothing new appears, then kill: a forking child cannot outrun this."""
-    seen = set()
+    seen: Set[int] = set()
     for _ in range(20):
         new = find_tree(leader, xid, spare) - seen
         if not new:
@@ -176,7 +181,7 @@ def end_tree(leader, xid, spare):
         send_signal(pid, signal.SIGKILL)
 
 
-def end_descendants(spare):
+def end_descendants(spare: Set[int]) -> None:
     """Kill whatever descends from this process, children first found or reparented here (it is a subreaper)."""
     for _ in range(20):
         table = process_table()
@@ -195,9 +200,9 @@ def end_descendants(spare):
         reap_now()
 
 
-def reap_now():
+def reap_now() -> List[Tuple[int, int]]:
     """Wait for every child that has ended already: (pid, status) pairs."""
-    ended = []
+    ended: List[Tuple[int, int]] = []
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -208,7 +213,7 @@ def reap_now():
         ended.append((pid, status))
 
 
-def send_signal(pid, number):
+def send_signal(pid: int, number: int) -> None:
     """kill(2) that does not mind a process that is gone."""
     try:
         os.kill(pid, number)

@@ -2,52 +2,46 @@
 
 from __future__ import annotations
 
-import collections
 import json
 import os
 import platform
 import resource
 import selectors
 import signal
+import socket
 import sys
 import time
+from typing import Dict, List, Optional, Set
 
 from . import kernel, wire
+from .connection import Connection, Disconnected
 from .files import UMASK, Confined, FileWrite, describe
 from .processes import NOT_STARTED, Command, end_descendants, end_tree, reap_now, send_signal
-from .wire import Failure
+from .wire import Failure, Meta
 
 LINGER_S = 0.05  # how long the output of a background child is awaited after its command ended
-HIGH_WATER = 4 << 20  # bytes waiting to be sent above which no command's output is read
 OOM_COUNTERS = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
-
-
-class Disconnected(Exception):
-    """The controller is gone."""
+BRIDGE_STARTS = 20
 
 
 class Runner:
     """Serves one connection until it ends."""
 
-    def __init__(self, connection):
-        self.connection = connection
-        connection.setblocking(False)
-        self.parser = wire.FrameParser(wire.MAX_META_TO_RUNNER)
+    def __init__(self, sock: socket.socket) -> None:
         self.selector = selectors.DefaultSelector()
-        self.selector.register(connection, selectors.EVENT_READ, self.on_connection)
-        self.waiting = collections.deque()
-        self.waiting_bytes = 0
-        self.commands = {}  # request -> Command
-        self.leaders = {}  # pid -> Command
-        self.writes = {}  # request -> FileWrite
-        self.files = None
+        self.connection = Connection(sock, self.selector, self.on_frame)
+        self.connection.on_pressure = self.on_pressure
+        self.send = self.connection.send
+        self.commands: Dict[int, Command] = {}  # by request
+        self.leaders: Dict[int, Command] = {}  # by pid
+        self.writes: Dict[int, FileWrite] = {}  # by request
+        self.files: Optional[Confined] = None
         self.hard = False
         self.name = ""
-        self.bridge = None
-        self.bridge_argv = None
+        self.oom_file: Optional[str] = None
+        self.bridge: Optional[int] = None
+        self.bridge_argv: List[str] = []
         self.bridge_starts = 0
-        self.paused = False
-        self.oom_file = None
         self.actions = {
             wire.EXEC: self.do_exec,
             wire.STDIN: self.do_stdin,
@@ -62,7 +56,7 @@ class Runner:
 
     # -- the loop --
 
-    def run(self):
+    def run(self) -> None:
         """Until the connection ends; then everything that was started ends too."""
         waker, wake = os.pipe()
         for fd in (waker, wake):
@@ -73,9 +67,9 @@ class Runner:
         self.send(wire.HELLO, 0, self.hello())
         try:
             while True:
-                self.flush()
+                self.connection.flush()
                 for key, mask in self.selector.select(self.next_timeout()):
-                    if key.fd in self.selector.get_map():
+                    if key.fd in self.selector.get_map():  # an earlier event of this round may have closed it
                         key.data(mask)
                 self.on_time()
         except (Disconnected, wire.FrameError):
@@ -84,7 +78,7 @@ class Runner:
             self.end_everything()
 
     @staticmethod
-    def hello():
+    def hello() -> Meta:
         return {
             "version": wire.VERSION,
             "machine": platform.machine(),
@@ -93,13 +87,11 @@ class Runner:
             "caps": kernel.held_capabilities() if kernel.LINUX else "",
         }
 
-    def next_timeout(self):
-        times = [t for c in self.commands.values() for t in (c.deadline, c.linger) if t is not None]
+    def next_timeout(self) -> Optional[float]:
+        times = [t for c in self.commands.values() for t in (c.linger or c.deadline,) if t is not None]
         return max(0.0, min(times) - time.monotonic()) if times else None
 
-    def on_time(self):
-        if not self.commands:
-            return
+    def on_time(self) -> None:
         now = time.monotonic()
         for command in list(self.commands.values()):
             if command.linger is not None:
@@ -109,7 +101,7 @@ class Runner:
                 command.timed_out, command.deadline = True, None
                 end_tree(command.pid, command.xid, self.spare())
 
-    def on_wake(self, waker):
+    def on_wake(self, waker: int) -> None:
         try:
             while os.read(waker, 4096):
                 pass
@@ -125,90 +117,50 @@ class Runner:
                 if not command.outputs:
                     self.finish(command)
 
-    def on_connection(self, mask):
-        if mask & selectors.EVENT_WRITE:
-            self.flush()
-        if not mask & selectors.EVENT_READ:
-            return
-        try:
-            chunk = self.connection.recv(wire.CHUNK)
-        except (BlockingIOError, InterruptedError):
-            return
-        except OSError as error:
-            raise Disconnected from error
-        if not chunk:
-            raise Disconnected
-        for kind, request, meta, data in self.parser.feed(chunk):
-            self.dispatch(kind, request, meta, data)
-
-    def dispatch(self, kind, request, meta, data):
+    def on_frame(self, frame: wire.Frame) -> None:
+        kind, request, meta, data = frame
         try:
             if kind == wire.INIT and self.files is None:
                 self.do_init(meta, data)
             elif self.files is None or kind not in self.actions:
                 raise Failure("invalid", "request type %d is not known" % kind)
             else:
-                self.actions[kind](request, meta, data)
+                self.actions[kind](self.files, request, meta, data)
         except Failure as failure:
-            self.send(wire.FAIL, request, {"code": failure.code, "message": failure.message[:2000]})
-        except (KeyError, TypeError, ValueError, OverflowError, OSError) as error:
-            message = "%s: %s" % (type(error).__name__, error)
-            self.send(wire.FAIL, request, {"code": "io" if isinstance(error, OSError) else "invalid", "message": message[:2000]})
-
-    # -- answers --
-
-    def send(self, kind, request, meta=None, data=b""):
-        frame = wire.pack(kind, request, meta, data)
-        self.waiting.append(memoryview(frame))
-        self.waiting_bytes += len(frame)
-
-    def flush(self):
-        """Send what can be sent; read commands' output only while little is waiting."""
-        try:
-            while self.waiting:
-                sent = self.connection.sendmsg([self.waiting[i] for i in range(min(len(self.waiting), 64))])
-                self.waiting_bytes -= sent
-                while sent:
-                    first = self.waiting.popleft()
-                    if len(first) > sent:
-                        self.waiting.appendleft(first[sent:])
-                        break
-                    sent -= len(first)
-        except (BlockingIOError, InterruptedError):
-            pass
+            self.fail(request, failure.code, failure.message)
         except OSError as error:
-            raise Disconnected from error
-        want = selectors.EVENT_READ | (selectors.EVENT_WRITE if self.waiting else 0)
-        if self.selector.get_key(self.connection).events != want:
-            self.selector.modify(self.connection, want, self.on_connection)
-        if self.paused != (self.waiting_bytes > HIGH_WATER):
-            self.pause(not self.paused)
+            self.fail(request, "io", "%s: %s" % (error.filename or "the runner", error.strerror))
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            self.fail(request, "invalid", "the request cannot be read: %s" % error)
 
-    def pause(self, paused):
-        self.paused = paused
+    def fail(self, request: int, code: str, message: str) -> None:
+        self.send(wire.FAIL, request, {"code": code, "message": message[:2000]})
+
+    def on_pressure(self, pressed: bool) -> None:
+        """Read commands' output only while little waits to be sent: a command then blocks as on any full pipe."""
         for command in self.commands.values():
             for fd in command.outputs:
-                if paused:
+                if pressed:
                     self.selector.unregister(fd)
                 else:
                     self.watch(command, fd)
 
     # -- start and end --
 
-    def do_init(self, meta, data):
-        self.hard, self.name = meta["hard"], meta["id"]
+    def do_init(self, meta: Meta, data: bytes) -> None:
+        self.hard, self.name = bool(meta["hard"]), str(meta["id"])
         if self.hard and kernel.LINUX and kernel.held_capabilities():
             raise Failure("invalid", "the sandbox was started with capabilities: " + kernel.held_capabilities())
         os.umask(UMASK)
         for limit, value in meta["rlimits"].items():
             number = getattr(resource, "RLIMIT_" + limit)
             hard = resource.getrlimit(number)[1]
-            value = value if hard == resource.RLIM_INFINITY else min(value, hard)
-            resource.setrlimit(number, (value, value))
+            bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
+            resource.setrlimit(number, (bound, bound))
         try:
             files = Confined(meta["roots"], meta["cwd"])
         except OSError as error:
-            raise Failure("not_found", "%s cannot be opened in the sandbox: %s" % (error.filename, error.strerror)) from error
+            raise Failure("not_found", "%s cannot be opened inside: %s" % (error.filename, error.strerror)) from error
         if data:
             kernel.install_filter(data)
         if meta["bridge"]:
@@ -219,26 +171,26 @@ class Runner:
         self.files = files
         self.send(wire.READY, 0, {"pid": os.getpid()})
 
-    def start_bridge(self):
+    def start_bridge(self) -> None:
         """Start it, and start it again if a command killed it, within reason."""
         self.bridge = None
         self.bridge_starts += 1
-        if self.bridge_starts > 20:
+        if self.bridge_starts > BRIDGE_STARTS:
             return
         ready, told = os.pipe()
         os.set_inheritable(told, True)
-        argv = self.bridge_argv + ["--ready-fd", str(told)]
+        argv = [*self.bridge_argv, "--ready-fd", str(told)]
         self.bridge = os.posix_spawn(argv[0], argv, {}, setsid=True)
         os.close(told)
         if self.bridge_starts == 1:
             os.read(ready, 1)
         os.close(ready)
 
-    def spare(self):
+    def spare(self) -> Set[int]:
         """Processes that a command's end must not touch."""
         return {pid for pid in (1, os.getpid(), os.getppid(), self.bridge) if pid}
 
-    def end_everything(self):
+    def end_everything(self) -> None:
         for write in list(self.writes.values()):
             write.abort()
         if self.hard and os.getpid() == 1:
@@ -248,44 +200,43 @@ class Runner:
 
     # -- commands --
 
-    def oom_kills(self):
+    def oom_kills(self) -> int:
         if self.oom_file is None:
             return 0
         with open(self.oom_file) as rows:
             return sum(int(row.split()[1]) for row in rows if row.startswith("oom_kill "))
 
-    def do_exec(self, request, meta, data):
+    def do_exec(self, files: Confined, request: int, meta: Meta, data: bytes) -> None:
         argv, env = meta["argv"], meta["env"]
-        cwd = self.files.open(meta["cwd"] or ".", os.O_RDONLY | os.O_DIRECTORY)
+        cwd = files.open(meta["cwd"] or ".", os.O_RDONLY | os.O_DIRECTORY)
         command = Command(request, "%s.%d" % (self.name, request), meta)
-        command.oom = self.oom_kills()
+        command.ooms = self.oom_kills()
         try:
             os.fchdir(cwd)
             command.start(argv, env, meta["stdin"], meta["merge"])
         except OSError as error:
             text = "bubbles: cannot run %s: %s\n" % (argv[0], error.strerror)
             self.send(wire.OUT, request, {"stream": "stderr"}, text.encode("utf-8", "surrogateescape"))
-            code = NOT_STARTED.get(error.errno, 126)
-            self.send(wire.DONE, request, {"outcome": "exited", "code": code, "dropped": 0, "duration": 0.0, "detached": False})
+            code = NOT_STARTED.get(error.errno or 0, 126)
+            done = {"outcome": "exited", "code": code, "dropped": 0, "detached": False, "duration": 0.0}
+            self.send(wire.DONE, request, done)
             return
         finally:
             os.close(cwd)
             os.chdir("/")
         self.commands[request] = self.leaders[command.pid] = command
-        if not self.paused:
+        if not self.connection.pressed:
             for fd in command.outputs:
                 self.watch(command, fd)
 
-    def watch(self, command, fd):
+    def watch(self, command: Command, fd: int) -> None:
         self.selector.register(fd, selectors.EVENT_READ, lambda mask: self.on_output(command, fd))
 
-    def on_output(self, command, fd):
+    def on_output(self, command: Command, fd: int) -> None:
         try:
             chunk = os.read(fd, wire.CHUNK)
         except (BlockingIOError, InterruptedError):
             return
-        except OSError:
-            chunk = b""
         if not chunk:
             self.selector.unregister(fd)
             os.close(fd)
@@ -299,13 +250,13 @@ class Runner:
         else:
             command.kept[command.outputs[fd]].feed(chunk)
 
-    def finish(self, command):
+    def finish(self, command: Command) -> None:
         """Answer for a command whose leader has ended."""
         outcome, code = command.outcome()
-        if (code in (-9, 137)) and self.oom_kills() > command.oom:
+        if code in (-9, 137) and self.oom_kills() > command.ooms:
             outcome, code = "oom", None
         dropped = 0
-        for name, kept in command.kept.items():
+        for name, kept in (command.kept or {}).items():
             value = kept.value()
             dropped += kept.dropped
             for at in range(0, len(value), wire.CHUNK):
@@ -315,27 +266,31 @@ class Runner:
         command.kept = None
         self.close_stdin(command)
         del self.commands[command.request]
+        if self.connection.pressed:
+            for fd in command.outputs:
+                self.watch(command, fd)  # on_pressure no longer knows it, and what it writes is thrown away
 
-    def do_stdin(self, request, meta, data):
+    def do_stdin(self, files: Confined, request: int, meta: Meta, data: bytes) -> None:
         command = self.commands.get(request)
         if command is None or command.stdin is None:
             self.send(wire.ACK, request, {"closed": True})
             return
-        command.pending.append((memoryview(data), meta.get("eof", False)))
+        command.pending.append((memoryview(data), bool(meta["eof"])))
         if len(command.pending) == 1:
-            self.on_stdin(command)
+            self.on_stdin(command, command.stdin)
 
-    def on_stdin(self, command):
-        watched = command.stdin in self.selector.get_map()
+    def on_stdin(self, command: Command, fd: int) -> None:
+        """Write what the command takes; acknowledge each piece once it is all in the pipe."""
+        watched = fd in self.selector.get_map()
         while command.pending:
             data, eof = command.pending[0]
             try:
                 while data:
-                    data = data[os.write(command.stdin, data) :]
+                    data = data[os.write(fd, data) :]
             except BlockingIOError:
                 command.pending[0] = (data, eof)
                 if not watched:
-                    self.selector.register(command.stdin, selectors.EVENT_WRITE, lambda mask: self.on_stdin(command))
+                    self.selector.register(fd, selectors.EVENT_WRITE, lambda mask: self.on_stdin(command, fd))
                 return
             except OSError:
                 self.close_stdin(command)
@@ -346,19 +301,20 @@ class Runner:
                 self.close_stdin(command)
                 return
         if watched:
-            self.selector.unregister(command.stdin)
+            self.selector.unregister(fd)
 
-    def close_stdin(self, command):
+    def close_stdin(self, command: Command) -> None:
         if command.stdin is not None:
             if command.stdin in self.selector.get_map():
                 self.selector.unregister(command.stdin)
             os.close(command.stdin)
             command.stdin = None
-        for _ in command.pending:
-            self.send(wire.ACK, command.request, {"closed": True})
+        if command.request in self.commands and command.kept is not None:
+            for _ in command.pending:
+                self.send(wire.ACK, command.request, {"closed": True})
         command.pending = []
 
-    def do_signal(self, request, meta, data):
+    def do_signal(self, files: Confined, request: int, meta: Meta, data: bytes) -> None:
         command = self.commands.get(request)
         if command is None or command.status is not None:
             return
@@ -369,18 +325,16 @@ class Runner:
 
     # -- files --
 
-    def do_read(self, request, meta, data):
-        size = 0
-        for chunk in self.files.read(meta["path"], meta["offset"], min(meta["limit"], wire.MAX_READ)):
-            size += len(chunk)
+    def do_read(self, files: Confined, request: int, meta: Meta, data: bytes) -> None:
+        for chunk in files.read(meta["path"], meta["offset"], min(meta["limit"], wire.MAX_READ)):
             self.send(wire.OUT, request, {"stream": "stdout"}, chunk)
-        self.send(wire.DONE, request, {"size": size})
+        self.send(wire.DONE, request)
 
-    def do_write(self, request, meta, data):
-        self.writes[request] = FileWrite(self.files, meta["path"], meta["mode"])
-        self.do_data(request, meta, data)
+    def do_write(self, files: Confined, request: int, meta: Meta, data: bytes) -> None:
+        self.writes[request] = FileWrite(files, meta["path"], meta["mode"])
+        self.do_data(files, request, meta, data)
 
-    def do_data(self, request, meta, data):
+    def do_data(self, files: Confined, request: int, meta: Meta, data: bytes) -> None:
         write = self.writes.get(request)
         if write is None:
             return  # it failed already and the caller has been told
@@ -388,22 +342,22 @@ class Runner:
             write.write(data)
             if meta["eof"]:
                 write.commit()
-                self.send(wire.DONE, request, {})
+                self.send(wire.DONE, request)
         except Failure:
             del self.writes[request]
             raise
         if meta["eof"]:
             del self.writes[request]
 
-    def do_list(self, request, meta, data):
-        entries, truncated = self.files.list(meta["path"], wire.MAX_ENTRIES)
+    def do_list(self, files: Confined, request: int, meta: Meta, data: bytes) -> None:
+        entries, truncated = files.list(meta["path"], wire.MAX_ENTRIES)
         rows = json.dumps(entries).encode("ascii")
         for at in range(0, len(rows), wire.CHUNK):
             self.send(wire.OUT, request, {"stream": "stdout"}, rows[at : at + wire.CHUNK])
         self.send(wire.DONE, request, {"truncated": truncated})
 
-    def do_stat(self, request, meta, data):
-        self.send(wire.DONE, request, {"stat": describe(self.files.stat(meta["path"]))})
+    def do_stat(self, files: Confined, request: int, meta: Meta, data: bytes) -> None:
+        self.send(wire.DONE, request, {"stat": describe(files.stat(meta["path"]))})
 
-    def do_ping(self, request, meta, data):
-        self.send(wire.DONE, request, {})
+    def do_ping(self, files: Confined, request: int, meta: Meta, data: bytes) -> None:
+        self.send(wire.DONE, request)

@@ -3,8 +3,8 @@
 import sys
 
 
-def main(argv):
-    if sys.version_info < (3, 8):  # noqa: UP036 - this runs on whatever Python the place has
+def main(argv):  # type: (list[str]) -> int
+    if sys.version_info < (3, 8):
         sys.stderr.write("Python %s is too old here: the sandbox needs 3.8 or newer.\n" % sys.version.split()[0])
         return 3
     sys.path.insert(0, __file__.rsplit("/", 2)[0])
@@ -12,9 +12,10 @@ def main(argv):
         import os
         import signal
         import socket
+        from importlib import import_module
 
-        from runner import kernel
-        from runner.serve import Runner
+        kernel = import_module("runner.kernel")
+        serve = import_module("runner.serve")
     except ImportError as error:
         sys.stderr.write("Full Python is required in the sandbox and '%s' is missing: install python3.\n" % error.name)
         return 3
@@ -35,7 +36,7 @@ def main(argv):
             secret = token.read(64)
         connection.connect(argv[1])
         connection.sendall(secret)
-    Runner(connection).run()
+    serve.Runner(connection).run()
     return 0
 
 

@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import json
 import struct
+from typing import Any, Dict, List, Optional, Tuple
+
+Meta = Dict[str, Any]
+Frame = Tuple[int, int, Meta, bytes]
 
 VERSION = 1
 HEADER = struct.Struct("!BIII")
@@ -25,7 +29,6 @@ INIT, EXEC, STDIN, SIGNAL, READ, WRITE, DATA, LIST, STAT, PING = range(1, 11)
 HELLO, READY, OUT, DONE, FAIL, ACK = range(65, 71)
 
 
-
 class FrameError(Exception):
     """The byte stream is not a sequence of frames within the limits."""
 
@@ -33,13 +36,13 @@ class FrameError(Exception):
 class Failure(Exception):
     """A request that was not done: ``code`` as ``errors.FileError`` has it."""
 
-    def __init__(self, code, message):
+    def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
 
 
-def pack(kind, request, meta=None, data=b""):
+def pack(kind: int, request: int, meta: Optional[Meta] = None, data: bytes = b"") -> bytes:
     """One frame as bytes."""
     head = json.dumps(meta).encode("ascii") if meta else b""
     return HEADER.pack(kind, request, len(head), len(data)) + head + data
@@ -48,15 +51,15 @@ def pack(kind, request, meta=None, data=b""):
 class FrameParser:
     """Bytes in, frames out. Lengths are checked before anything is kept for them."""
 
-    def __init__(self, max_meta):
+    def __init__(self, max_meta: int) -> None:
         self.max_meta = max_meta
         self.buffer = bytearray()
 
-    def feed(self, chunk):
+    def feed(self, chunk: bytes) -> List[Frame]:
         """A list of ``(kind, request, meta, data)``; raises FrameError, after which the stream is useless."""
         buffer = self.buffer
         buffer += chunk
-        frames = []
+        frames: List[Frame] = []
         at = 0
         while len(buffer) - at >= HEADER.size:
             kind, request, n_meta, n_data = HEADER.unpack_from(buffer, at)
@@ -72,7 +75,7 @@ class FrameParser:
             del buffer[:at]
         return frames
 
-    def _meta(self, at, length):
+    def _meta(self, at: int, length: int) -> Meta:
         if not length:
             return {}
         try:
@@ -87,14 +90,15 @@ class FrameParser:
 class HeadTail:
     """Keeps the first and the last half of ``limit`` bytes of a stream and counts the rest."""
 
-    def __init__(self, limit):
+    def __init__(self, limit: int) -> None:
         self.head_limit = limit - limit // 2
         self.tail_limit = limit // 2
         self.head = bytearray()
         self.tail = bytearray()
         self.dropped = 0
 
-    def feed(self, chunk):
+    def feed(self, chunk: bytes) -> None:
+        """Take more of the stream."""
         room = self.head_limit - len(self.head)
         if room > 0:
             self.head += chunk[:room]
@@ -106,12 +110,13 @@ class HeadTail:
         if len(self.tail) > 2 * self.tail_limit + CHUNK:
             self._trim()
 
-    def _trim(self):
+    def _trim(self) -> None:
         extra = len(self.tail) - self.tail_limit
         if extra > 0:
             del self.tail[:extra]
             self.dropped += extra
 
-    def value(self):
+    def value(self) -> bytes:
+        """What is kept, head and tail together; ``dropped`` is then the number of bytes between them."""
         self._trim()
         return bytes(self.head + self.tail)

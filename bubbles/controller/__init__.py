@@ -1,0 +1,1 @@
+"""The gate: everything between "the model wants to run this" and "it ran"."""
