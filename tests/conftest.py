@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from blockbuster import blockbuster_ctx
 
-from tests.needs import CHECKS, need, required
+from tests import sandbox_image as image
+from tests.needs import CHECKS, give_up, need, required
 
 HERE = Path(__file__).parent
 REQUIREMENT_IDS = tuple((HERE / "requirement_ids.txt").read_text().split())
@@ -37,6 +38,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_runtest_setup(item: pytest.Item) -> None:
     for mark in item.iter_markers("needs"):
         need(*mark.args)
+
+
+@pytest.hookimpl(tryfirst=True)  # building takes longer than a test may
+def pytest_runtestloop(session: pytest.Session) -> None:
+    if any("sandbox_image" in getattr(item, "fixturenames", ()) for item in session.items):
+        image.problem()
+
+
+@pytest.fixture(scope="session")
+def sandbox_image() -> str:
+    """The name of an image that docker sandboxes run from."""
+    need("docker")
+    if reason := image.problem():
+        give_up("docker", reason)
+    return image.NAME
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

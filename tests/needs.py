@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from typing import NoReturn
 
 import pytest
 
@@ -97,9 +98,12 @@ def required() -> frozenset[str]:
 
 def need(*names: str) -> None:
     for name in names:
-        reason = missing(name)
-        if reason is None:
-            continue
-        if name in required():
-            pytest.fail(f"BUBBLES_REQUIRE names {name}, but {reason}", pytrace=False)
-        pytest.skip(reason)
+        if reason := missing(name):
+            give_up(name, reason)
+
+
+def give_up(name: str, reason: str) -> NoReturn:
+    """Skip, or fail when this run must not go without ``name``."""
+    if name in required():
+        pytest.fail(f"BUBBLES_REQUIRE names {name}, but {reason}", pytrace=False)
+    pytest.skip(reason)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from sandbox_backends.contract import BackendSettings
@@ -40,17 +41,20 @@ async def build(
     how: Method,
     base: str | None = None,
     force: bool = False,
+    recipe: Recipe | None = None,
     on_progress: OnProgress = lambda _line: None,
 ) -> ImageInfo:
-    """Make the image called ``settings.docker_image``; one that is up to date is only made again with ``force``.
+    """Make the image called ``settings.docker_image``, of this version's recipe or the given one.
 
+    One that is up to date is made again only with ``force``.
     ``debootstrap`` takes Debian from its archive and needs root. ``docker`` starts from ``base``, or else from what the
     Dockerfile names, which then comes from a registry. Raises ``BackendUnavailableError``. Failed or cancelled, it
     leaves nothing behind.
     """
-    recipe = await asyncio.to_thread(load_recipe)
+    own = await asyncio.to_thread(load_recipe)
+    recipe = recipe or own
     name = settings.docker_image
-    present = await in_engine(settings, lambda client: _find(client, name, recipe))
+    present = await in_engine(settings, partial(_find, name=name, recipe=recipe))
     if present is not None and present.current and not force:
         on_progress(f"{name} is up to date")
         return present
@@ -59,7 +63,7 @@ async def build(
     else:
         image_id = await from_dockerfile(settings, recipe, base, on_progress)
     on_progress("trying the image")
-    return await in_engine(settings, lambda client: _try_and_name(client, image_id, name, recipe))
+    return await in_engine(settings, partial(_try_and_name, image_id=image_id, name=name, recipe=recipe))
 
 
 async def list_images(settings: BackendSettings) -> tuple[ImageInfo, ...]:

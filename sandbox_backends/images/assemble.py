@@ -9,7 +9,7 @@ import json
 import os
 import tarfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ async def from_debootstrap(settings: BackendSettings, recipe: Recipe, on_progres
     """The image's id."""
     async with debian_tree(recipe.files, PROVISION, host_env=settings.host_env, on_progress=on_progress) as tree:
         on_progress("handing the tree to Docker")
-        return await _import(settings, tree, recipe.configuration)
+        return await import_tree(settings, tree, recipe.configuration)
 
 
 async def from_dockerfile(settings: BackendSettings, recipe: Recipe, base: str | None, on_progress: OnProgress) -> str:
@@ -39,15 +39,16 @@ async def from_dockerfile(settings: BackendSettings, recipe: Recipe, base: str |
 
     def run(client: Any) -> str:
         image_id = ""
-        for event in _events_of_build(client, recipe, base):
-            if cancelled.is_set():
-                break  # closing the answer is what tells the engine to stop
-            if said := event.get("error"):
-                remedy = "choose --base from images that the engine has, or use --from debootstrap."
-                raise BackendUnavailableError(f"Docker could not build the image ({said}):", remedy)
-            image_id = event.get("aux", {}).get("ID", image_id)
-            if line := event.get("stream", "").strip():
-                loop.call_soon_threadsafe(on_progress, line)
+        with contextlib.closing(_events_of_build(client, recipe, base)) as events:
+            for event in events:
+                if cancelled.is_set():
+                    break  # closing the answer is what tells the engine to stop
+                if said := event.get("error"):
+                    remedy = "choose --base from images that the engine has, or use --from debootstrap."
+                    raise BackendUnavailableError(f"Docker could not build the image ({said}):", remedy)
+                image_id = event.get("aux", {}).get("ID", image_id)
+                if line := event.get("stream", "").strip():
+                    loop.call_soon_threadsafe(on_progress, line)
         return image_id
 
     try:
@@ -56,8 +57,8 @@ async def from_dockerfile(settings: BackendSettings, recipe: Recipe, base: str |
         cancelled.set()
 
 
-def _events_of_build(client: Any, recipe: Recipe, base: str | None) -> Iterator[dict[str, Any]]:
-    events: Iterator[dict[str, Any]] = client.api.build(
+def _events_of_build(client: Any, recipe: Recipe, base: str | None) -> Generator[dict[str, Any]]:
+    events: Generator[dict[str, Any]] = client.api.build(
         fileobj=_context(recipe),
         custom_context=True,
         buildargs={"BASE": base} if base else {},
@@ -80,8 +81,8 @@ def _context(recipe: Recipe) -> io.BytesIO:
     return packed
 
 
-async def _import(settings: BackendSettings, tree: Path, configuration: list[str]) -> str:
-    """A stream that broke off half-way may still be imported, so an image counts only when tar ended well."""
+async def import_tree(settings: BackendSettings, tree: Path, configuration: list[str]) -> str:
+    """The image's id. A stream that broke off half-way may still be imported, so it counts only if tar ended well."""
     reading, writing = os.pipe()
 
     def receive(client: Any) -> str:

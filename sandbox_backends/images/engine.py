@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -27,6 +28,7 @@ def _call(url: str, work: Callable[[Any], Result]) -> Result:
     from requests.exceptions import RequestException
 
     try:
+        _reach(url)
         client = docker.DockerClient(base_url=url, timeout=TIMEOUT_S)
         try:
             return work(client)
@@ -34,17 +36,22 @@ def _call(url: str, work: Callable[[Any], Result]) -> Result:
             client.close()
     except APIError as error:
         raise BackendUnavailableError(f"The Docker engine refused: {error.explanation or error}.") from error
-    except (DockerException, RequestException) as error:
-        raise _unreachable(url, error) from error
-
-
-def _unreachable(url: str, error: BaseException) -> BackendUnavailableError:
-    if "Permission denied" in str(error):
-        return BackendUnavailableError(
+    except PermissionError as error:
+        raise BackendUnavailableError(
             f"You may not use the Docker engine at {url}:",
             "run the command with sudo, or join the group (sudo usermod -aG docker $USER) and log in again.",
-        )
-    return BackendUnavailableError(
-        f"No Docker engine answers at {url}:",
-        "start it (sudo systemctl start docker), or install it (sudo apt-get install docker.io).",
-    )
+        ) from error
+    except (DockerException, RequestException, ConnectionError, FileNotFoundError) as error:
+        raise BackendUnavailableError(
+            f"No Docker engine answers at {url}:",
+            "start it (sudo systemctl start docker), or install it (sudo apt-get install docker.io).",
+        ) from error
+
+
+def _reach(url: str) -> None:
+    """Fails with the kernel's own word, which docker-py wraps in text; it also leaks the socket that was refused."""
+    kind, _, path = url.partition("://")
+    if kind == "unix":
+        with socket.socket(socket.AF_UNIX) as trial:
+            trial.settimeout(10)
+            trial.connect(path)
