@@ -49,7 +49,7 @@ async def build(
     One that is up to date is made again only with ``force``.
     ``debootstrap`` takes Debian from its archive and needs root. ``docker`` starts from ``base``, or else from what the
     Dockerfile names, which then comes from a registry. Raises ``BackendUnavailableError``. Failed or cancelled, it
-    leaves nothing behind.
+    leaves nothing behind but, by ``docker``, the engine's own cache of the first steps.
     """
     own = await asyncio.to_thread(load_recipe)
     recipe = recipe or own

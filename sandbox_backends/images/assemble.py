@@ -44,7 +44,7 @@ async def from_dockerfile(settings: BackendSettings, recipe: Recipe, base: str |
                 if cancelled.is_set():
                     break  # closing the answer is what tells the engine to stop
                 if said := event.get("error"):
-                    remedy = "choose --base from images that the engine has, or use --from debootstrap."
+                    remedy = "choose a --base that the engine has, or use --from debootstrap."
                     raise BackendUnavailableError(f"Docker could not build the image ({said}):", remedy)
                 image_id = event.get("aux", {}).get("ID", image_id)
                 if line := event.get("stream", "").strip():

@@ -106,7 +106,11 @@ async def test_cancelling_a_docker_build_ends_it_in_the_engine(
     endless = replace(recipe, files={**recipe.files, "provision.sh": b"while sleep 0.1; do echo still at it; done\n"})
     started = asyncio.Event()
 
+    steps: list[str] = []
+
     def watch(line: str) -> None:
+        if line.startswith("---> ") and "Running in" not in line:
+            steps.append(line.removeprefix("---> "))
         if line == "still at it":
             started.set()
 
@@ -121,6 +125,7 @@ async def test_cancelling_a_docker_build_ends_it_in_the_engine(
         while await asyncio.to_thread(provisioning, engine):  # noqa: ASYNC110  # the engine tells no event of it
             await asyncio.sleep(0.1)
     assert made_from(engine, endless) == []
+    engine.images.remove(steps[-1])  # what the engine keeps as its cache
 
 
 def provisioning(engine: Any) -> list[Any]:
