@@ -7,10 +7,12 @@ import os
 import signal
 import socket
 import tempfile
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import IO
+
+from sandbox_backends.threads import in_thread
 
 END_S = 3.0
 """How long a runner may take to end by itself once its connection is closed."""
@@ -31,9 +33,12 @@ class RunnerProcess:
                 await self.process.wait()
         except TimeoutError:
             return "its runner does not answer"
-        self.complaints.seek(max(0, self.complaints.seek(0, os.SEEK_END) - 2000))
-        said = self.complaints.read().decode("utf-8", "replace").strip().replace("\n", "; ")
+        said = await asyncio.to_thread(self._said)
         return said or f"its main process ended with status {self.process.returncode}"
+
+    def _said(self) -> str:
+        self.complaints.seek(max(0, self.complaints.seek(0, os.SEEK_END) - 2000))
+        return self.complaints.read().decode("utf-8", "replace").strip().replace("\n", "; ")
 
 
 @asynccontextmanager
@@ -45,8 +50,8 @@ async def launch(
     It gets a session of its own, so that no terminal signal reaches it and killpg ends even a launcher that is killed
     while it is still setting up (bwrap loses its inner half otherwise). Leaving the context waits for the end.
     """
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-    with tempfile.TemporaryFile() as complaints, theirs:
+    async with in_thread(_complaints()) as complaints:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             process = await asyncio.create_subprocess_exec(
                 *argv(theirs.fileno()),
@@ -61,12 +66,19 @@ async def launch(
         except BaseException:
             ours.close()
             raise
-        theirs.close()
+        finally:
+            theirs.close()
         try:
             yield RunnerProcess(process=process, sock=ours, complaints=complaints)
         finally:
             ours.close()
             await asyncio.shield(_see_off(process))
+
+
+@contextmanager
+def _complaints() -> Iterator[IO[bytes]]:
+    with tempfile.TemporaryFile() as file:
+        yield file
 
 
 async def _see_off(process: asyncio.subprocess.Process) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,6 +15,7 @@ from sandbox_backends.owner import Owner
 from sandbox_backends.roots import resolve_spec
 from sandbox_backends.session import Place, connect
 from sandbox_backends.spec import refuse_beyond
+from sandbox_backends.threads import in_thread
 
 
 class LocalBackend:
@@ -31,10 +33,10 @@ class LocalBackend:
 
     @asynccontextmanager
     async def open(self, spec: SandboxSpec) -> AsyncIterator[SandboxSession]:
-        spec = resolve_spec(spec, self._settings)
+        spec = await asyncio.to_thread(resolve_spec, spec, self._settings)
         refuse_beyond(spec, self.name, self.enforces)
         roots = tuple(str(root.path) for root in spec.roots)
-        with self._owner.sandbox(self.name, spec.session, roots) as (ident, _):
+        async with in_thread(self._owner.sandbox(self.name, spec.session, roots)) as (ident, _):
             start = runner_argv()
             try:
                 async with launch(lambda fd: (*start, str(fd)), env={}) as runner:
