@@ -163,6 +163,8 @@ def _explained(error: ValidationError, path: str, sources: Mapping[Names, str]) 
     names = tuple(str(step) for step in first["loc"])
     source = next((sources[part] for part in _prefixes(names) if part in sources), path)
     said = first["msg"].removeprefix("Value error, ").replace("Input should", "it should")
+    if first["type"] == "model_type":
+        said = "it should be a JSON object, {…}"  # pydantic names its class there
     more = f" ({len(faults) - 1} more like it)" if len(faults) > 1 else ""
     return ConfigError(
         f"{source}: {'.'.join(names)} is {_shown(first['input'])}, but {said}{more}: "

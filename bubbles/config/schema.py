@@ -29,7 +29,7 @@ def _expanded(path: object, info: ValidationInfo) -> object:
 
 def _absolute(path: Path) -> Path:
     if not path.is_absolute():
-        raise ValueError("must be an absolute path")
+        raise ValueError("it must be an absolute path")
     return path
 
 

@@ -116,7 +116,7 @@ def test_an_allow_list_without_the_mode_is_a_warning(tmp_path: Path) -> None:
         ({"limits": {"pids": -1}}, ["tools.sandbox.limits.pids", "-1", "greater than 0"]),
         ({"limits": {"memoryBytes": "lots"}}, ["tools.sandbox.limits.memory_bytes", '"lots"']),
         ({"toolDirs": ["tools"]}, ["tools.sandbox.tool_dirs.0", '"tools"', "must be an absolute path"]),
-        ({"docker": []}, ["tools.sandbox.docker", "[]"]),
+        ({"docker": []}, ["tools.sandbox.docker", "[]", "a JSON object"]),
         ({"backend": ""}, ["tools.sandbox.backend", '""']),
         ({"limits": {"pids": 0, "cpus": 0}}, ["tools.sandbox.limits.pids", "1 more"]),
     ],
