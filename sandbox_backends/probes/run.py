@@ -12,8 +12,8 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -79,7 +79,7 @@ async def run_probes(
     a report without results. ``create`` makes the backend instead of the registry.
     """
     root = os.geteuid() == 0
-    async with in_thread(planted(settings)) as canaries, _bench(settings) as bench:
+    async with in_thread(planted(settings)) as canaries, in_thread(_bench(settings)) as bench:
         backend = (create or partial(create_backend, name))(canaries.settings, owner)
         probe = await backend.probe()
         report = Report(
@@ -212,8 +212,8 @@ async def _neighbour(backend: SandboxBackend, canaries: Canaries, bench: _Bench,
         yield str(path)
 
 
-@asynccontextmanager
-async def _bench(settings: BackendSettings) -> AsyncIterator[_Bench]:
+@contextmanager
+def _bench(settings: BackendSettings) -> Iterator[_Bench]:
     key = f"doctor-{secrets.token_hex(4)}"
     sessions, homes = settings.data_dir / "sessions", settings.data_dir / "session_homes"
     bench = _Bench(
@@ -224,17 +224,10 @@ async def _bench(settings: BackendSettings) -> AsyncIterator[_Bench]:
         neighbour_home=homes / f"{key}-other",
     )
     directories = (bench.root, bench.home, bench.neighbour_root, bench.neighbour_home)
-
-    def make() -> None:
+    try:
         for directory in directories:
             directory.mkdir(parents=True, mode=0o700)
-
-    def remove() -> None:
-        for directory in directories:
-            shutil.rmtree(directory, ignore_errors=True)
-
-    try:
-        await asyncio.to_thread(make)
         yield bench
     finally:
-        await asyncio.to_thread(remove)
+        for directory in directories:
+            shutil.rmtree(directory, ignore_errors=True)
