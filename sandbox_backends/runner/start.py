@@ -30,6 +30,8 @@ def main(argv):  # type: (list[str]) -> int
     if argv[0] == "--fd":
         connection = socket.socket(fileno=int(argv[1]))
         connection.set_inheritable(False)
+    elif argv[0] == "--stdio":
+        connection = import_module("runner.stdio").connect()
     else:
         connection = socket.socket(socket.AF_UNIX)
         with open(argv[3], "rb") as token:

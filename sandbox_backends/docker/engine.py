@@ -1,0 +1,221 @@
+"""One Docker engine: docker-py as the control plane, in threads, with every failure turned into a sentence."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from sandbox_backends.contract import Enforces
+from sandbox_backends.errors import BackendUnavailableError
+
+USUAL_SOCKET = "/var/run/docker.sock"
+TIMEOUT_S = 60.0
+"""Of one answer of the engine."""
+OLDEST_API = (1, 40)
+"""Docker 19.03: the first whose bind mounts can leave out what is mounted below them."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineInfo:
+    """What an engine says of itself; ``sandbox doctor`` measures whether it is so."""
+
+    version: str
+    api: tuple[int, int]
+    rootless: bool
+    user_mapping: bool
+    """The engine gives containers other uids than the host's (userns-remap)."""
+    desktop: bool
+    """It runs in a virtual machine: unix sockets cannot be shared with a container."""
+    memory: bool
+    pids: bool
+    cpu: bool
+    n_cpus: int
+    memory_bytes: int
+    runtimes: frozenset[str]
+
+    @property
+    def enforces(self) -> Enforces:
+        found = Enforces.FILESYSTEM | Enforces.NETWORK | Enforces.CREDENTIALS
+        found |= Enforces.MEMORY if self.memory else Enforces.NOTHING
+        found |= Enforces.PROCESSES if self.pids else Enforces.NOTHING
+        found |= Enforces.CPU if self.cpu else Enforces.NOTHING
+        return found
+
+
+class Engine:
+    """Calls to the engine at ``url``, in threads of its own: one that hangs must not hold up the controller's."""
+
+    def __init__(self, url: str | None) -> None:
+        self.url = url or f"unix://{USUAL_SOCKET}"
+        self._threads: ThreadPoolExecutor | None = None
+        self._lock = threading.Lock()
+        self._client: Any = None
+        self._version: dict[str, Any] = {}
+        self._info: EngineInfo | None = None
+
+    @property
+    def socket_path(self) -> str:
+        """Raises BackendUnavailableError for an engine that is not reached by a unix socket."""
+        if not self.url.startswith("unix://"):
+            raise BackendUnavailableError(
+                f"The Docker engine at {self.url} is on another machine, which is not supported yet.",
+                "Take an engine of this machine: a unix:// URL.",
+            )
+        return self.url.removeprefix("unix://")
+
+    @property
+    def known(self) -> EngineInfo | None:
+        """What :meth:`info` last found."""
+        return self._info
+
+    @property
+    def api_version(self) -> str:
+        """Of the connection in use."""
+        return str(self._client.api_version) if self._client is not None else "1.40"
+
+    async def call(self, work: Callable[[Any], T]) -> T:
+        """``work(client)`` in a thread, with a ``docker.APIClient``.
+
+        It is always waited for, even when cancelled: what an engine has been asked for must be known to be removed.
+        Raises BackendUnavailableError when the engine is not reached; ``docker.errors.APIError`` is left as it is.
+        """
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(max_workers=16, thread_name_prefix="docker")
+        doing = asyncio.get_running_loop().run_in_executor(self._threads, self._call, work)
+        try:
+            return await asyncio.shield(doing)
+        except asyncio.CancelledError:
+            while not doing.done():
+                try:
+                    await asyncio.wait({doing})
+                except asyncio.CancelledError:
+                    continue
+            doing.exception()
+            raise
+
+    async def info(self, *, fresh: bool = False) -> EngineInfo:
+        """What the engine can do; asked once for each time it is connected to. Raises BackendUnavailableError."""
+        if self._info is None or fresh:
+            self._info = _read_info(await self.call(lambda client: client.info()), self._version)
+        return self._info
+
+    def _call(self, work: Callable[[Any], T]) -> T:
+        from docker.errors import DockerException
+        from requests.exceptions import RequestException
+
+        try:
+            return work(self._connected())
+        except RequestException as error:
+            self._forget()
+            raise self.unreachable(error) from error
+        except DockerException as error:
+            if hasattr(error, "response"):  # APIError: the engine answered
+                raise
+            raise self.unreachable(error) from error
+
+    def _connected(self) -> Any:
+        from docker import APIClient
+
+        with self._lock:
+            if self._client is None:
+                path = self.socket_path
+                asking = _untrusting(APIClient(base_url=self.url, version="1.40", timeout=TIMEOUT_S))
+                try:
+                    self._version = asking.version(api_version=False)
+                finally:
+                    asking.close()
+                api = _numbers(self._version.get("ApiVersion", "0"))
+                if api < OLDEST_API:
+                    raise BackendUnavailableError(
+                        f"The Docker engine {self._version.get('Version')} at {path} is too old.",
+                        "Install Docker 19.03 or newer.",
+                    )
+                newest = min(api, (1, 44))
+                version = ".".join(map(str, newest))
+                self._client = _untrusting(APIClient(base_url=self.url, version=version, timeout=TIMEOUT_S))
+            return self._client
+
+    def _forget(self) -> None:
+        """The engine went away: whatever answers next may be another."""
+        with self._lock:
+            client, self._client, self._info = self._client, None, None
+        if client is not None:
+            client.close()
+
+    def unreachable(self, error: BaseException) -> BackendUnavailableError:
+        """Why the engine at this URL cannot be used, with what mends it."""
+        where = self.url.removeprefix("unix://")
+        codes = {cause.errno for cause in _causes(error) if isinstance(cause, OSError)}
+        if codes & {errno.EACCES, errno.EPERM}:
+            return BackendUnavailableError(
+                f"You may not use the Docker engine at {where}.",
+                "Join its group (sudo usermod -aG docker $USER), then log in again.",
+            )
+        if errno.ENOENT in codes and not os.path.lexists(where) and not _installed():
+            return BackendUnavailableError("Docker is not installed.", "Install it: sudo apt-get install docker.io")
+        if codes & {errno.ENOENT, errno.ECONNREFUSED}:
+            return BackendUnavailableError(
+                f"The Docker engine is not running: nothing listens at {where}.",
+                "Start it: sudo systemctl start docker",
+            )
+        return BackendUnavailableError(
+            f"The Docker engine at {where} does not answer as it should ({error}).",
+            "Restart it: sudo systemctl restart docker",
+        )
+
+
+def _untrusting(client: Any) -> Any:
+    """REQUESTS_CA_BUNDLE and proxy variables of the environment say nothing about an engine."""
+    client.trust_env = False
+    return client
+
+
+def _installed() -> bool:
+    return any(shutil.which(name, path="/usr/bin:/usr/local/bin:/usr/sbin:/sbin") for name in ("dockerd", "docker"))
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error, what it was raised from, and what it carries as arguments: requests and urllib3 nest them so."""
+    todo, seen = [error], set[int]()
+    while todo:
+        current = todo.pop()
+        if id(current) in seen:
+            continue
+        seen.add(id(current))
+        yield current
+        nested = (current.__cause__, current.__context__, getattr(current, "reason", None), *current.args)
+        todo += [cause for cause in nested if isinstance(cause, BaseException)]
+
+
+def _numbers(version: str) -> tuple[int, int]:
+    major, _, minor = version.partition(".")
+    return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else (0, 0)
+
+
+def _read_info(info: dict[str, Any], version: dict[str, Any]) -> EngineInfo:
+    security = info.get("SecurityOptions") or []
+    names = {option.split(",")[0].removeprefix("name=") for option in security}
+    # Rootless without a cgroup it may write to: whatever else it says, it limits nothing.
+    held = info.get("CgroupDriver") != "none"
+    return EngineInfo(
+        version=str(version.get("Version", "")),
+        api=_numbers(version.get("ApiVersion", "0")),
+        rootless="rootless" in names,
+        user_mapping="userns" in names,
+        desktop="Docker Desktop" in str(info.get("OperatingSystem", "")),
+        memory=held and bool(info.get("MemoryLimit")),
+        pids=held and bool(info.get("PidsLimit")),
+        cpu=held and bool(info.get("CpuCfsQuota")),
+        n_cpus=int(info.get("NCPU") or 1),
+        memory_bytes=int(info.get("MemTotal") or 0),
+        runtimes=frozenset(info.get("Runtimes") or {}),
+    )

@@ -1,0 +1,100 @@
+"""Containers that a dead controller left behind: found by label, removed only when their owner's lock is free."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sandbox_backends.contract import BackendSettings
+from sandbox_backends.docker.container import LABEL, LABEL_DATA, LABEL_OWNER, LABEL_SESSION
+from sandbox_backends.docker.engine import Engine
+from sandbox_backends.docker.running import remove
+from sandbox_backends.owner import Owner, forget, owner_alive, records
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerInfo:
+    """A sandbox's container, as the engine and the owner's lock tell."""
+
+    container: str
+    """The engine's id."""
+    sandbox: str
+    session: str
+    owner: str
+    alive: bool
+    """Its controller still runs."""
+    state: str
+    """As the engine says: created, running, exited, …"""
+    created_s: float
+
+
+async def list_containers(settings: BackendSettings) -> tuple[ContainerInfo, ...]:
+    """Every container of this data directory, oldest first. Raises BackendUnavailableError."""
+    return await _list(Engine(settings.docker_url), settings.data_dir)
+
+
+async def reap(settings: BackendSettings, owner: Owner) -> tuple[str, ...]:
+    """Remove what dead controllers of this data directory left: their containers, then their records.
+
+    The ids of the sandboxes whose containers were removed. A container of a live controller, or of another data
+    directory, is never touched. Raises BackendUnavailableError.
+    """
+    engine = Engine(settings.docker_url)
+    removed = [
+        found.sandbox
+        for found in await _list(engine, owner.data_dir)
+        if not found.alive and await remove(engine, found.container)
+    ]
+    await asyncio.to_thread(
+        _forget_dead, owner.data_dir, {found.sandbox for found in await _list(engine, owner.data_dir)}
+    )
+    return tuple(removed)
+
+
+def data_dir_id(data_dir: Path) -> str:
+    """A name for this very data directory: two controllers in containers may both call theirs /data."""
+    path = data_dir / "run" / "id"
+    try:
+        return path.read_text(encoding="ascii")
+    except FileNotFoundError:
+        aside = path.with_name(f"id.{secrets.token_hex(4)}")
+        aside.write_text(secrets.token_hex(8), encoding="ascii")
+        try:
+            os.link(aside, path)
+        except FileExistsError:
+            pass  # another process was faster
+        finally:
+            aside.unlink()
+        return path.read_text(encoding="ascii")
+
+
+async def _list(engine: Engine, data_dir: Path) -> tuple[ContainerInfo, ...]:
+    def find(client: Any) -> tuple[ContainerInfo, ...]:
+        rows = client.containers(all=True, filters={"label": f"{LABEL_DATA}={data_dir_id(data_dir)}"})
+        return tuple(sorted((_info(row, data_dir) for row in rows), key=lambda found: found.created_s))
+
+    return await engine.call(find)
+
+
+def _info(row: dict[str, Any], data_dir: Path) -> ContainerInfo:
+    labels = row.get("Labels") or {}
+    owner = labels.get(LABEL_OWNER, "")
+    return ContainerInfo(
+        container=row["Id"],
+        sandbox=labels.get(LABEL, ""),
+        session=labels.get(LABEL_SESSION, ""),
+        owner=owner,
+        alive=owner_alive(data_dir, owner),
+        state=str(row.get("State", "")),
+        created_s=float(row.get("Created") or 0),
+    )
+
+
+def _forget_dead(data_dir: Path, still_there: set[str]) -> None:
+    for record in records(data_dir):
+        if record.backend == "docker" and record.id not in still_there:
+            forget(data_dir, record)
