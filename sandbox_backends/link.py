@@ -108,11 +108,7 @@ class Link(asyncio.Protocol):
 
     async def _opened(self) -> Meta:
         assert self._opening is not None
-        try:
-            async with asyncio.timeout(HANDSHAKE_S):
-                return await self._opening.done
-        except TimeoutError:
-            raise self._break(SandboxLostError(f"the sandbox did not answer within {HANDSHAKE_S:.0f} s")) from None
+        return await self.result(self._opening, HANDSHAKE_S)
 
     # -- requests --
 
@@ -134,15 +130,13 @@ class Link(asyncio.Protocol):
         Raises FileError or PathRefusedError as the runner reports, SandboxLostError.
         """
         try:
-            async with asyncio.timeout(within_s):
-                return await call.done
-        except TimeoutError:
-            if call.done.done():
-                raise  # the caller's own sink raised it
-            raise self._break(SandboxLostError(f"the sandbox did not answer within {within_s:.0f} s")) from None
+            done, _ = await asyncio.wait((call.done,), timeout=within_s)
         except asyncio.CancelledError:
             call.sink, call.budget = None, None
             raise
+        if not done:
+            raise self._break(SandboxLostError(f"the sandbox did not answer within {within_s:.0f} s"))
+        return call.done.result()
 
     async def call(
         self,
@@ -237,8 +231,9 @@ class Link(asyncio.Protocol):
             if not call.done.done():
                 call.done.set_result(meta)
         elif kind == wire.FAIL:
+            failure = self._failure(meta)
             self._calls.pop(request, None)
-            call.fail(self._failure(meta))
+            call.fail(failure)
         else:
             raise ProtocolError(f"the sandbox's runner sent a frame of unknown type {kind}")
 

@@ -181,6 +181,8 @@ class RunnerSession:
         )
         try:
             rows = json.loads(b"".join(parts))
+            if not isinstance(rows, list) or len(rows) > wire.MAX_ENTRIES:
+                raise ValueError("not a list of entries")
             entries = tuple(DirEntry(name=_name(row[0]), stat=_stat(row[1:])) for row in rows)
         except (ValueError, TypeError, LookupError, RecursionError) as error:
             raise self._distrust("a directory listing that cannot be read") from error
@@ -270,6 +272,7 @@ class RunningProcess:
             assert self._call is not None
             return _result(await self._link.result(self._call, within_s), {})
         except SandboxLostError:
+            self._link.close()
             return ExecResult(outcome=Outcome.LOST, exit_code=None)
 
     def poll(self, since: int = 0) -> OutputChunk:
@@ -323,9 +326,10 @@ def _stat(row: Any) -> FileStat:
 
 
 def _result(meta: Meta, streams: Mapping[str, bytes]) -> ExecResult:
-    outcome = Outcome(checked(meta, "outcome", str)) if meta.get("outcome") in set(Outcome) else None
-    if outcome is None:
-        raise ProtocolError("the sandbox's runner sent an outcome that is not known")
+    try:
+        outcome = Outcome(checked(meta, "outcome", str))
+    except ValueError:
+        raise ProtocolError("the sandbox's runner sent an outcome that is not known") from None
     code = None if meta.get("code") is None else checked(meta, "code", int, -128, 255)
     if (code is None) != (outcome not in (Outcome.EXITED, Outcome.SIGNALED)):
         raise ProtocolError("the sandbox's runner sent an outcome without its exit status")

@@ -15,6 +15,7 @@ MARKER = "BUBBLES_XID"
 NOT_STARTED = {errno.ENOENT: 127, errno.ENOTDIR: 127}  # as a shell says it; anything else is 126
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 MAX_ENVIRON = 1 << 20
+MAX_TIMEOUT_S = 1e8
 
 
 class Command:
@@ -24,9 +25,11 @@ class Command:
         self.request = request
         self.xid = xid
         self.streaming = bool(meta["stream"])
-        self.kept: Optional[Dict[str, HeadTail]] = {name: HeadTail(meta["keep"]) for name in ("stdout", "stderr")}
+        keep = int(meta["keep"])
+        self.kept: Optional[Dict[str, HeadTail]] = {name: HeadTail(keep) for name in ("stdout", "stderr")}
         self.started = time.monotonic()
-        self.deadline: Optional[float] = None if meta["timeout"] is None else self.started + meta["timeout"]
+        limit = meta["timeout"]
+        self.deadline: Optional[float] = None if limit is None else self.started + min(float(limit), MAX_TIMEOUT_S)
         self.linger: Optional[float] = None  # once the leader has ended: until when its pipes are still read
         self.status: Optional[int] = None
         self.timed_out = False

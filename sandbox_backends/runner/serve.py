@@ -130,8 +130,8 @@ class Runner:
             self.fail(request, failure.code, failure.message)
         except OSError as error:
             self.fail(request, "io", "%s: %s" % (error.filename or "the runner", error.strerror))
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            self.fail(request, "invalid", "the request cannot be read: %s" % error)
+        except Exception as error:  # noqa: BLE001 - one request that makes no sense must not cost the others
+            self.fail(request, "invalid", "the request cannot be read: %s: %s" % (type(error).__name__, error))
 
     def fail(self, request: int, code: str, message: str) -> None:
         self.send(wire.FAIL, request, {"code": code, "message": message[:2000]})
@@ -207,6 +207,8 @@ class Runner:
             return sum(int(row.split()[1]) for row in rows if row.startswith("oom_kill "))
 
     def do_exec(self, files: Confined, request: int, meta: Meta, data: bytes) -> None:
+        if request in self.commands:
+            raise Failure("invalid", "request %d is running already" % request)
         argv, env = meta["argv"], meta["env"]
         cwd = files.open(meta["cwd"] or ".", os.O_RDONLY | os.O_DIRECTORY)
         command = Command(request, "%s.%d" % (self.name, request), meta)
@@ -331,6 +333,8 @@ class Runner:
         self.send(wire.DONE, request)
 
     def do_write(self, files: Confined, request: int, meta: Meta, data: bytes) -> None:
+        if request in self.writes:
+            raise Failure("invalid", "request %d is being written already" % request)
         self.writes[request] = FileWrite(files, meta["path"], meta["mode"])
         self.do_data(files, request, meta, data)
 
@@ -343,8 +347,9 @@ class Runner:
             if meta["eof"]:
                 write.commit()
                 self.send(wire.DONE, request)
-        except Failure:
+        except BaseException:
             del self.writes[request]
+            write.abort()
             raise
         if meta["eof"]:
             del self.writes[request]
