@@ -1,0 +1,79 @@
+"""Composition root: settings in, objects out. The only file that brings concrete classes together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bubbles.config.schema import Settings
+from sandbox_backends.contract import BackendSettings, Limits, Network, Root, SandboxBackend, SandboxSpec
+from sandbox_backends.owner import Owner, check_key
+from sandbox_backends.registry import create_backend
+
+SESSION_HOMES = "session_homes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workshop:
+    """What commands that use sandboxes need: the settings, and this process as an owner of sandboxes."""
+
+    settings: Settings
+    backends: BackendSettings
+    owner: Owner
+
+    def backend(self, name: str | None = None) -> SandboxBackend:
+        """The backend of this name, or the configured one. Raises InvalidSpecError for an unknown name."""
+        return create_backend(name or self.settings.tools.sandbox.backend, self.backends, self.owner)
+
+    def spec(
+        self,
+        *,
+        session: str | None,
+        roots: tuple[Path, ...],
+        network: str | None = None,
+        allow: tuple[str, ...] = (),
+    ) -> SandboxSpec:
+        """What a session named on the command line demands: what is not said there is as configured.
+
+        Without a session's name its home is thrown away with it.
+        """
+        chosen = self.settings.tools.sandbox
+        wanted = network or ("allowlist" if allow else chosen.network)
+        return SandboxSpec(
+            session="once" if session is None else check_key(session),
+            roots=tuple(Root(path=root) for root in roots),
+            home=None if session is None else self.home(session),
+            network=None if wanted is None else Network(wanted),
+            allow=(allow or chosen.allow) if wanted == "allowlist" else allow,
+            limits=Limits(**chosen.limits.model_dump()),
+        )
+
+    def home(self, session: str) -> Path:
+        """Where the HOME of a session persists (SBX-03)."""
+        return self.settings.data_dir / SESSION_HOMES / check_key(session)
+
+
+def backend_settings(settings: Settings) -> BackendSettings:
+    chosen = settings.tools.sandbox
+    return BackendSettings(
+        data_dir=settings.data_dir,
+        person_home=settings.person_home,
+        host_env=settings.host_env,
+        tool_dirs=chosen.tool_dirs,
+        docker_url=chosen.docker.url,
+        docker_image=chosen.docker.image,
+        docker_runtime=chosen.docker.runtime,
+    )
+
+
+@contextmanager
+def workshop(settings: Settings) -> Iterator[Workshop]:
+    """A workshop for as long as the context lasts; this process then owns the sandboxes it opens."""
+    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    owner = Owner(settings.data_dir)
+    try:
+        yield Workshop(settings=settings, backends=backend_settings(settings), owner=owner)
+    finally:
+        owner.close()

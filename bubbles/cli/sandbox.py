@@ -1,0 +1,305 @@
+"""``bubbles sandbox``: run commands in a place, see and remove places, make the image, and measure what holds."""
+
+from __future__ import annotations
+
+import sys
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bubbles.cli.report import complain, print_json, print_table, run, size, spinner, styled
+
+if TYPE_CHECKING:
+    from bubbles.app import Workshop
+    from sandbox_backends.contract import ExecResult, SandboxSpec, StreamName
+
+app = typer.Typer(help="Run commands in a sandbox; no model and no key needed.", no_args_is_help=True)
+image = typer.Typer(help="The image that docker sandboxes run from.", no_args_is_help=True)
+app.add_typer(image, name="image")
+
+DEFAULT_TIMEOUT_S = 3600.0
+MAX_STDIN_BYTES = 64 << 20
+STATUS_TIMED_OUT = 124
+STATUS_OOM = 137
+
+
+class NetworkChoice(StrEnum):
+    none = "none"
+    allowlist = "allowlist"
+    full = "full"
+
+
+class BuildMethod(StrEnum):
+    debootstrap = "debootstrap"
+    docker = "docker"
+
+
+Backend = Annotated[
+    str | None,
+    typer.Option("--backend", "-b", help="local, local_isolated, bubblewrap or docker.", show_default="as configured"),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+
+
+@app.command(
+    "exec",
+    context_settings={"allow_interspersed_args": False, "ignore_unknown_options": False},
+)
+def exec_(
+    command: Annotated[list[str], typer.Argument(metavar="-- CMD...", help="The program and its arguments.")],
+    backend: Backend = None,
+    session: Annotated[
+        str | None,
+        typer.Option("--session", "-s", help="Keep the HOME of this session.", show_default="a throw-away HOME"),
+    ] = None,
+    root: Annotated[
+        list[Path] | None,
+        typer.Option("--root", help="Directory to show, writable; may be repeated.", show_default="current directory"),
+    ] = None,
+    network: Annotated[
+        NetworkChoice | None,
+        typer.Option("--network", help="What may be reached.", show_default="none in bubblewrap and docker"),
+    ] = None,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option("--allow", help="Host, host:port, *.host, address or range; implies --network allowlist."),
+    ] = None,
+    timeout: Annotated[float, typer.Option("--timeout", help="Seconds after which all of it is ended.")] = (
+        DEFAULT_TIMEOUT_S
+    ),
+    interactive: Annotated[bool, typer.Option("--stdin", "-i", help="Pass standard input on, up to 64 MB.")] = False,
+) -> int:
+    """Run CMD in a sandbox: its output is streamed, its exit status is this command's (124: time limit, 137: memory)."""
+    from bubbles.app import workshop
+    from bubbles.config.load import load_settings
+
+    if not 0 < timeout < 10**7:
+        raise typer.BadParameter(f"{timeout:g} is not a time limit: give seconds above 0, such as 600.")
+    with workshop(settings := load_settings()) as shop:
+        for warning in settings.warnings:
+            complain(warning)
+        spec = shop.spec(
+            session=session,
+            roots=tuple(path.absolute() for path in root or [Path.cwd()]),
+            network=network.value if network else None,
+            allow=tuple(allow or ()),
+        )
+        stdin = _read_stdin() if interactive else None
+        return run(_exec(shop, backend, spec, tuple(command), timeout, stdin))
+
+
+def _read_stdin() -> bytes:
+    data = sys.stdin.buffer.read(MAX_STDIN_BYTES + 1)
+    if len(data) > MAX_STDIN_BYTES:
+        raise typer.BadParameter("standard input is over 64 MB: put it into a file under the root.")
+    return data
+
+
+async def _exec(
+    shop: Workshop, backend: str | None, spec: SandboxSpec, argv: tuple[str, ...], timeout_s: float, stdin: bytes | None
+) -> int:
+    from sandbox_backends.contract import ExecRequest
+    from sandbox_backends.reaper import reap
+
+    await reap(shop.backends)
+
+    def show(stream: StreamName, data: bytes) -> None:
+        out = sys.stdout if stream == "stdout" else sys.stderr
+        out.buffer.write(data)
+        out.buffer.flush()
+
+    async with shop.backend(backend).open(spec) as session:
+        for warning in session.warnings:
+            complain(warning)
+        request = ExecRequest(argv=argv, timeout_s=timeout_s, stdin=stdin, max_output_bytes=0)
+        result = await session.exec(request, on_output=show)
+        return _status(result, timeout_s, session.lost)
+
+
+def _status(result: ExecResult, timeout_s: float, lost: str | None) -> int:
+    from sandbox_backends.contract import Outcome
+
+    if result.outcome is Outcome.TIMED_OUT:
+        complain(f"ended after the time limit of {timeout_s:g} s; a longer one is set with --timeout.")
+        return STATUS_TIMED_OUT
+    if result.outcome is Outcome.OOM:
+        complain("ended by the memory limit of the sandbox.")
+        return STATUS_OOM
+    if result.outcome is Outcome.LOST:
+        complain(f"The sandbox was lost and its state with it: {lost}.")
+        return 1
+    assert result.exit_code is not None
+    return result.exit_code if result.exit_code >= 0 else 128 - result.exit_code
+
+
+@app.command("ls")
+def ls(as_json: Json = False) -> int:
+    """Show the sandboxes that are open, those that a crash left, and the HOMEs kept for sessions."""
+    from bubbles.app import workshop
+    from bubbles.config.load import load_settings
+
+    with workshop(load_settings()) as shop:
+        return run(_ls(shop, as_json))
+
+
+async def _ls(shop: Workshop, as_json: bool) -> int:
+    import asyncio
+
+    from sandbox_backends.reaper import list_sandboxes, session_homes
+
+    found = await list_sandboxes(shop.backends)
+    homes = await asyncio.to_thread(session_homes, shop.settings.data_dir)
+    if as_json:
+        print_json(
+            {
+                "sandboxes": [
+                    {
+                        "id": box.id,
+                        "session": box.session,
+                        "backend": box.backend,
+                        "state": "open" if box.alive else "left over",
+                        "owner_pid": box.owner_pid,
+                        "created_s": box.created_s,
+                        "roots": list(box.roots),
+                    }
+                    for box in found
+                ],
+                "homes": [{"session": home.session, "size_bytes": home.size_bytes} for home in homes],
+            }
+        )
+        return 0
+    if not found and not homes:
+        print("No sandbox is open and no session has a HOME yet.")
+        return 0
+    now = time.time()
+    if found:
+        rows = [
+            (
+                box.session,
+                box.backend,
+                box.id,
+                f"open (process {box.owner_pid})" if box.alive else "left over",
+                f"{max(0.0, now - box.created_s) / 60:.0f} min",
+                " ".join(box.roots),
+            )
+            for box in found
+        ]
+        print_table(("SESSION", "BACKEND", "ID", "STATE", "AGE", "ROOTS"), rows)
+    if homes:
+        print_table(("SESSION", "HOME"), [(home.session, size(home.size_bytes)) for home in homes])
+    return 0
+
+
+@app.command("rm")
+def rm(
+    sessions: Annotated[list[str] | None, typer.Argument(metavar="[SESSION|ID]...", help="Which ones.")] = None,
+    left_over: Annotated[bool, typer.Option("--left-over", help="All that crashes left behind.")] = False,
+    home: Annotated[bool, typer.Option("--home", help="The HOME kept for SESSION too, with its logins.")] = False,
+) -> int:
+    """Remove sandboxes that a crash left behind, and with --home what is kept for a session.
+
+    One that is in use is never removed: it ends with the process that owns it.
+    """
+    from bubbles.app import workshop
+    from bubbles.config.load import load_settings
+
+    names = tuple(sessions or ())
+    if not names and not left_over:
+        raise typer.BadParameter("name a session or an id as 'bubbles sandbox ls' shows them, or give --left-over.")
+    if home and not names:
+        raise typer.BadParameter("--home needs the name of a session.")
+    with workshop(load_settings()) as shop:
+        return run(_rm(shop, names, home))
+
+
+async def _rm(shop: Workshop, names: tuple[str, ...], home: bool) -> int:
+    import asyncio
+
+    from sandbox_backends.owner import remove_tree
+    from sandbox_backends.reaper import list_sandboxes, reap
+
+    before = await list_sandboxes(shop.backends)
+    status = 0
+    for name in names:
+        chosen = [box for box in before if name in (box.session, box.id)]
+        in_use = [box for box in chosen if box.alive]
+        kept = shop.home(name) if home else None
+        if not chosen and (kept is None or not kept.is_dir()):
+            complain(f"There is no sandbox and no session {name!r}: see 'bubbles sandbox ls'.")
+            status = 1
+        elif in_use:
+            pids = " and ".join(sorted({str(box.owner_pid) for box in in_use}))
+            complain(f"{name} is in use by process {pids}: stop that first.")
+            status = 1
+        elif kept is not None:
+            await asyncio.to_thread(remove_tree, kept)
+            print(f"removed the HOME of {name}")
+    only = frozenset(box.id for box in before if {box.session, box.id} & set(names)) if names else None
+    for box in await reap(shop.backends, only=only):
+        print(f"removed {box.id} ({box.backend})")
+    return status
+
+
+@image.command("build")
+def image_build(
+    method: Annotated[
+        BuildMethod | None,
+        typer.Option("--from", help="debootstrap needs no image registry but root; docker pulls a Debian image."),
+    ] = None,
+    base: Annotated[str | None, typer.Option("--base", help="Image to start from, with --from docker.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Build even if the image is up to date.")] = False,
+) -> int:
+    """Make the image for docker sandboxes. Without --from: debootstrap when it can be used, else docker."""
+    import os
+    import shutil
+
+    from bubbles.app import backend_settings
+    from bubbles.config.load import load_settings
+    from sandbox_backends import images
+
+    settings = load_settings()
+    can_bootstrap = os.geteuid() == 0 and shutil.which("debootstrap") and base is None
+    how = method.value if method else ("debootstrap" if can_bootstrap else "docker")
+    if base is not None and how != "docker":
+        raise typer.BadParameter("--base goes with --from docker.")
+
+    def progress(line: str) -> None:
+        print(styled(line, "dim", sys.stderr), file=sys.stderr)
+
+    with spinner("building the image"):
+        made = run(
+            images.build(
+                backend_settings(settings),
+                how="docker" if how == "docker" else "debootstrap",
+                base=base,
+                force=force,
+                on_progress=progress,
+            )
+        )
+    print(f"{', '.join(made.tags)}  {made.id[:19]}  {size(made.size_bytes)}")
+    return 0
+
+
+@image.command("ls")
+def image_ls(as_json: Json = False) -> int:
+    """Show the sandbox images that the engine has."""
+    from bubbles.app import backend_settings
+    from bubbles.config.load import load_settings
+    from sandbox_backends import images
+
+    found = run(images.list_images(backend_settings(load_settings())))
+    if as_json:
+        keys = ("id", "tags", "size_bytes", "created", "current")
+        print_json([{key: getattr(one, key) for key in keys} for one in found])
+    elif not found:
+        print("There is no sandbox image yet: make one with 'bubbles sandbox image build'.")
+    else:
+        rows = [
+            (" ".join(one.tags), one.id[7:19], size(one.size_bytes), one.created[:16], "yes" if one.current else "no")
+            for one in found
+        ]
+        print_table(("NAME", "ID", "SIZE", "CREATED", "UP TO DATE"), rows)
+    return 0
