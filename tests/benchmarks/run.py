@@ -1,0 +1,238 @@
+"""``make bench``: what a sandbox costs, in one run, against what a user would take instead.
+
+Every figure is the median of samples taken in turn with its rivals (A B C A B C …), since the machine is noisy and its
+speed drifts: ratios hold, milliseconds only roughly. Needs Docker with the sandbox image, and bubblewrap; what is
+missing is left out. ``--json`` for scripts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from sandbox_backends.contract import ExecRequest, SandboxSession
+from tests.places import Bench, make_bench
+
+Work = Callable[[], Awaitable[object]]
+TRUE = ExecRequest(argv=("/bin/true",), timeout_s=30)
+FLOOD_BYTES = 400_000_000
+
+
+async def spawn(*argv: str) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *argv, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL
+    )
+    if await process.wait() != 0:
+        raise RuntimeError(f"{argv} failed")
+
+
+async def in_turn(works: dict[str, Work], rounds: int) -> dict[str, float]:
+    """Median milliseconds of each, sampled round by round."""
+    for work in works.values():
+        await work()
+    samples: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(rounds):
+        for name, work in works.items():
+            started = time.perf_counter()
+            await work()
+            samples[name].append((time.perf_counter() - started) * 1e3)
+    return {name: statistics.median(values) for name, values in samples.items()}
+
+
+class Table:
+    """Rows of measure, figure, goal; printed as Markdown."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+
+    def add(self, measure: str, figure: float, unit: str, goal: float | None = None, *, least: bool = False) -> None:
+        met = None if goal is None else (figure >= goal if least else figure <= goal)
+        self.rows.append(
+            {"measure": measure, "figure": round(figure, 3), "unit": unit, "goal": goal, "at_least": least, "met": met}
+        )
+
+    def text(self) -> str:
+        lines = ["| measure | here | goal | |", "|---|---|---|---|"]
+        for row in self.rows:
+            goal = "" if row["goal"] is None else f"{'≥' if row['at_least'] else '≤'} {row['goal']:g} {row['unit']}"
+            mark = {None: "", True: "met", False: "**missed**"}[row["met"]]
+            lines.append(f"| {row['measure']} | {row['figure']:.3g} {row['unit']} | {goal} | {mark} |")
+        return "\n".join(lines)
+
+
+def container_of(session: SandboxSession) -> Any:
+    import docker
+
+    client = docker.from_env()
+    for container in client.containers.list():
+        if session.id in str(container.labels) or session.id in container.name:
+            return container
+    raise RuntimeError("the session's container was not found")
+
+
+def one_shot_bwrap(project: Path) -> tuple[str, ...]:
+    args = "--unshare-all --die-with-parent --ro-bind /usr /usr --symlink usr/bin /bin --symlink usr/lib /lib"
+    more = "--symlink usr/lib64 /lib64 --proc /proc --dev /dev --tmpfs /tmp"
+    return ("bwrap", *args.split(), *more.split(), "--bind", str(project), str(project), "/bin/true")
+
+
+async def bench_exec(table: Table, bench: Bench, sessions: dict[str, SandboxSession], rounds: int) -> None:
+    works: dict[str, Work] = {"floor": lambda: spawn("true")}
+    for name, session in sessions.items():
+        works[name] = lambda session=session: session.exec(TRUE)  # type: ignore[misc]
+    if shutil.which("bwrap"):
+        works["one-shot bwrap"] = lambda: spawn(*one_shot_bwrap(bench.project))
+    if "docker" in sessions:
+        container = container_of(sessions["docker"])
+        works["docker exec"] = lambda: spawn("docker", "exec", container.id, "/bin/true")
+        works["docker-py exec_run"] = lambda: asyncio.to_thread(container.exec_run, ["/bin/true"])
+    found = await in_turn(works, rounds)
+    goals = {"docker": 1.5, "bubblewrap": 1.2, "local": 1.2, "local_isolated": 1.2}
+    table.add("floor: a bare asyncio subprocess, `true`", found["floor"], "ms")
+    for name in works:
+        if name != "floor":
+            kind = f"exec in an open {name} session" if name in sessions else name
+            table.add(kind, found[name] / found["floor"], "x floor", goals.get(name))
+    if "docker" in sessions:
+        table.add(
+            "docker exec ÷ exec in an open docker session", found["docker exec"] / found["docker"], "x", 20, least=True
+        )
+
+
+async def bench_ready(table: Table, bench: Bench, names: list[str], rounds: int) -> None:
+    async def ready(name: str) -> float:
+        started = time.perf_counter()
+        async with bench.open(name) as session:
+            await session.stat(".")
+            return (time.perf_counter() - started) * 1e3
+
+    samples: dict[str, list[float]] = {name: [] for name in [*names, "bare"]}
+    for _ in range(rounds):
+        for name in names:
+            samples[name].append(await ready(name))
+        if "docker" in names:
+            samples["bare"].append(await asyncio.to_thread(bare_create_and_start, bench.settings.docker_image))
+    for name in names:
+        took = statistics.median(samples[name])
+        table.add(f"{name} session ready", took, "ms", 60 if name == "bubblewrap" else None)
+    if "docker" in names:
+        bare = statistics.median(samples["bare"])
+        table.add("bare docker create + start", bare, "ms")
+        table.add("docker session ready ÷ bare create + start", statistics.median(samples["docker"]) / bare, "x", 1.3)
+
+
+def bare_create_and_start(image: str) -> float:
+    import docker
+
+    api = docker.from_env().api
+    started = time.perf_counter()
+    config = api.create_host_config(network_mode="none")
+    ident = api.create_container(image, ["sleep", "60"], host_config=config)["Id"]
+    api.start(ident)
+    took = (time.perf_counter() - started) * 1e3
+    api.remove_container(ident, force=True)
+    return took
+
+
+async def bench_flood(table: Table, name: str, session: SandboxSession) -> None:
+    process = psutil.Process()
+    request = ExecRequest(argv=("head", "-c", str(FLOOD_BYTES), "/dev/zero"), timeout_s=120)
+    for kind in ("kept", "streamed"):
+        before, peak, got = process.memory_info().rss, 0, 0
+
+        def count(_: str, data: bytes) -> None:
+            nonlocal peak, got
+            got += len(data)
+            if got % (8 << 20) < len(data):
+                peak = max(peak, process.memory_info().rss)
+
+        started = time.perf_counter()
+        result = await session.exec(request, on_output=count if kind == "streamed" else None)
+        took = time.perf_counter() - started
+        assert result.dropped_bytes == FLOOD_BYTES - request.max_output_bytes, result
+        peak = max(peak, process.memory_info().rss)
+        table.add(f"400 MB of output, {kind}, {name}: drained", FLOOD_BYTES / 1e6 / took, "MB/s", 40, least=True)
+        table.add(f"400 MB of output, {kind}, {name}: controller grows", (peak - before) / 1e6, "MB", 8)
+
+
+async def bench_docker(table: Table, session: SandboxSession, rounds: int) -> None:
+    data = os.urandom(4096)
+    works: dict[str, Work] = {
+        "write_file": lambda: session.write_file("bench.bin", data),
+        "read_file": lambda: session.read_file("bench.bin"),
+    }
+    for name, took in (await in_turn(works, rounds)).items():
+        table.add(f"{name} of 4 kB in docker", took, "ms", 2)
+
+    async def together() -> None:
+        await asyncio.gather(*(session.exec(TRUE) for _ in range(32)))
+
+    took = (await in_turn({"32": together}, max(5, rounds // 10)))["32"]
+    table.add("32 concurrent execs in one docker session, each", took / 32, "ms", 4)
+    table.add("idle docker session, container and shim", idle_bytes(session) / 1e6, "MB", 8)
+
+
+def idle_bytes(session: SandboxSession) -> float:
+    """Resident memory of the container's processes and of its shim, shared pages counted by share (PSS)."""
+    container = container_of(session)
+    pids = {int(row[1]) for row in container.top()["Processes"]}
+    for process in psutil.process_iter(["name", "cmdline"]):
+        if "containerd-shim" in (process.info["name"] or "") and container.id in (process.info["cmdline"] or []):
+            pids.add(process.pid)
+    total = 0
+    for pid in pids:
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                total += int(line.split()[1]) * 1024
+    return total
+
+
+async def measure(rounds: int) -> Table:
+    table = Table()
+    with tempfile.TemporaryDirectory(prefix="bubbles-bench-") as directory:
+        bench = make_bench(Path(directory) / "bench")
+        async with AsyncExitStack() as stack:
+            sessions: dict[str, SandboxSession] = {}
+            for name in ("local", "local_isolated", "bubblewrap", "docker"):
+                probe = await bench.backend(name).probe()
+                if probe.usable:
+                    sessions[name] = await stack.enter_async_context(bench.open(name))
+                else:
+                    print(f"left out: {name}: {probe.reason}", file=sys.stderr)
+            await bench_exec(table, bench, sessions, rounds)
+            for name, session in sessions.items():
+                await bench_flood(table, name, session)
+            if "docker" in sessions:
+                await bench_docker(table, sessions["docker"], rounds)
+            await bench_ready(table, bench, list(sessions), max(5, rounds // 10))
+        bench.owner.close()
+    return table
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--json", action="store_true")
+    chosen = parser.parse_args()
+    table = asyncio.run(measure(chosen.rounds))
+    print(json.dumps(table.rows, indent=2) if chosen.json else table.text())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
