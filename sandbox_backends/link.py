@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 from sandbox_backends.contract import StreamName
@@ -78,6 +78,9 @@ class Link(asyncio.Protocol):
         self._opening: Call | None = Call(0, None, 0)  # HELLO, then READY
         self.lost: SandboxLostError | None = None
         self.closed = asyncio.Event()
+        self.explain: Callable[[], Awaitable[str]] | None = None
+        """Asked once when the connection ends by itself; every call then fails with the reason it gives."""
+        self._explaining: asyncio.Task[None] | None = None
 
     @classmethod
     async def connect(cls, sock: socket.socket) -> Link:
@@ -173,6 +176,8 @@ class Link(asyncio.Protocol):
     def close(self) -> None:
         """End the connection, and with it the runner and all it started."""
         self._break(SandboxLostError("the sandbox is closed"))
+        if self._explaining is not None:
+            self._explaining.cancel()
 
     # -- asyncio.Protocol --
 
@@ -192,7 +197,10 @@ class Link(asyncio.Protocol):
             self._break(error)
 
     def connection_lost(self, _: Exception | None) -> None:
-        self._break(SandboxLostError("the sandbox's main process ended"))
+        if self.lost is None and self.explain is not None:
+            self._explaining = asyncio.get_running_loop().create_task(self._lose(self.explain))
+        else:
+            self._break(SandboxLostError("the sandbox's main process ended"))
         self.closed.set()
 
     def pause_writing(self) -> None:
@@ -202,6 +210,13 @@ class Link(asyncio.Protocol):
         self._writable.set()
 
     # -- inside --
+
+    async def _lose(self, explain: Callable[[], Awaitable[str]]) -> None:
+        try:
+            why = await explain()
+            self._break(SandboxLostError(f"the sandbox is gone, with its processes and temporary files: {why}"))
+        finally:
+            self._break(SandboxLostError("the sandbox's main process ended"))
 
     def _send(self, kind: int, request: int, meta: Meta, data: bytes = b"") -> None:
         assert self._transport is not None

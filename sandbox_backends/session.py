@@ -86,6 +86,7 @@ async def connect(place: Place) -> AsyncIterator[RunnerSession]:
         except (SandboxLostError, FileError) as error:
             reason = await place.why_lost() if place.why_lost and isinstance(error, SandboxLostError) else ""
             raise BackendUnavailableError(f"The sandbox did not start: {reason or error}") from error
+        link.explain = place.why_lost
         yield RunnerSession(place, link)
     finally:
         link.close()
@@ -98,7 +99,6 @@ class RunnerSession:
     def __init__(self, place: Place, link: Link) -> None:
         self._place = place
         self._link = link
-        self._why: asyncio.Future[str] | None = None
         self.id = place.id
         self.cwd = place.cwd
         self.env = place.env

@@ -5,9 +5,13 @@ from __future__ import annotations
 import collections
 import selectors
 import socket
-from typing import Callable, Deque, List, Optional
 
 from . import wire
+
+TYPE_CHECKING = False  # typing itself costs every place a megabyte and some milliseconds
+if TYPE_CHECKING:
+    from typing import Callable, Deque, List, Optional
+
 
 HIGH_WATER = 4 << 20  # bytes waiting to be sent above which no command's output is read
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import stat as st
-from typing import Any, Iterator, List, Optional, Sequence, Tuple
 
 from .kernel import LINUX, openat2
 from .wire import CHUNK, Failure
+
+TYPE_CHECKING = False  # typing itself costs every place a megabyte and some milliseconds
+if TYPE_CHECKING:
+    from typing import Any, Iterator, List, Optional, Sequence, Tuple
+
 
 O_PATH = getattr(os, "O_PATH", 0)
 O_DIR = O_PATH | os.O_DIRECTORY | os.O_CLOEXEC

@@ -6,7 +6,11 @@ import ctypes
 import os
 import struct
 import sys
-from typing import Union
+
+TYPE_CHECKING = False  # typing itself costs every place a megabyte and some milliseconds
+if TYPE_CHECKING:
+    from typing import Union
+
 
 LINUX = sys.platform.startswith("linux")
 libc = ctypes.CDLL(None, use_errno=True)

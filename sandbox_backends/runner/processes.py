@@ -7,9 +7,15 @@ import os
 import signal
 import sys
 import time
-from typing import Dict, List, Mapping, Optional, Set, Tuple
 
-from .wire import HeadTail, Meta
+from .wire import HeadTail
+
+TYPE_CHECKING = False  # typing itself costs every place a megabyte and some milliseconds
+if TYPE_CHECKING:
+    from typing import Dict, List, Mapping, Optional, Set, Tuple
+
+    from .wire import Meta
+
 
 MARKER = "BUBBLES_XID"
 NOT_STARTED = {errno.ENOENT: 127, errno.ENOTDIR: 127}  # as a shell says it; anything else is 126

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import resource
 import selectors
 import signal
 import socket
 import sys
 import time
-from typing import Dict, List, Optional, Set
 
 from . import kernel, wire
 from .connection import Connection, Disconnected
 from .files import UMASK, Confined, FileWrite, describe
 from .processes import NOT_STARTED, Command, end_descendants, end_tree, reap_now, send_signal
-from .wire import Failure, Meta
+from .wire import Failure
+
+TYPE_CHECKING = False  # typing itself costs every place a megabyte and some milliseconds
+if TYPE_CHECKING:
+    from typing import Dict, List, Optional, Set
+
+    from .wire import Meta
+
 
 LINGER_S = 0.05  # how long the output of a background child is awaited after its command ended
 OOM_COUNTERS = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
@@ -81,8 +86,8 @@ class Runner:
     def hello() -> Meta:
         return {
             "version": wire.VERSION,
-            "machine": platform.machine(),
-            "python": platform.python_version(),
+            "machine": os.uname().machine,
+            "python": "%d.%d.%d" % sys.version_info[:3],
             "uid": os.getuid(),
             "caps": kernel.held_capabilities() if kernel.LINUX else "",
         }

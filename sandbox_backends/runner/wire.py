@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import json
 import struct
-from typing import Any, Dict, List, Optional, Tuple
 
-Meta = Dict[str, Any]
-Frame = Tuple[int, int, Meta, bytes]
+TYPE_CHECKING = False  # typing itself costs every place a megabyte and some milliseconds
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Optional, Tuple
+
+    Meta = Dict[str, Any]
+    Frame = Tuple[int, int, Meta, bytes]
+
 
 VERSION = 1
 HEADER = struct.Struct("!BIII")
