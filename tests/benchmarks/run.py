@@ -184,21 +184,31 @@ async def bench_docker(table: Table, session: SandboxSession, rounds: int) -> No
 
     took = (await in_turn({"32": together}, max(5, rounds // 10)))["32"]
     table.add("32 concurrent execs in one docker session, each", took / 32, "ms", 4)
-    table.add("idle docker session, container and shim", idle_bytes(session) / 1e6, "MB", 8)
 
 
-def idle_bytes(session: SandboxSession) -> float:
-    """Resident memory of the container's processes and of its shim, shared pages counted by share (PSS)."""
-    container = container_of(session)
-    pids = {int(row[1]) for row in container.top()["Processes"]}
-    for process in psutil.process_iter(["name", "cmdline"]):
-        if "containerd-shim" in (process.info["name"] or "") and container.id in (process.info["cmdline"] or []):
-            pids.add(process.pid)
+async def bench_idle(table: Table, bench: Bench, more: int = 4) -> None:
+    """What one more idle session takes: the first also pays for pages that all of them share."""
+    async with AsyncExitStack() as stack:
+        before = await asyncio.to_thread(docker_bytes)
+        for number in range(more):
+            await stack.enter_async_context(bench.open("docker", bench.spec(session=f"idle-{number}")))
+        grown = await asyncio.to_thread(docker_bytes) - before
+    table.add("one more idle docker session, container and shim", grown / more / 1e6, "MB", 8)
+    left = await asyncio.to_thread(docker_bytes) - before
+    table.add("what is left of it once it is reaped", max(0, left) / more / 1e6, "MB", 0.1)
+
+
+def docker_bytes() -> int:
+    """Memory of all our runners and of the engine's shims, shared pages counted by share (PSS)."""
     total = 0
-    for pid in pids:
-        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                total += int(line.split()[1]) * 1024
+    for process in psutil.process_iter(["name", "cmdline"]):
+        line = " ".join(process.info["cmdline"] or [])
+        if "containerd-shim" in (process.info["name"] or "") or "/runner/start.py --unix" in line:
+            try:
+                rows = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()
+            except OSError:
+                continue
+            total += sum(int(row.split()[1]) * 1024 for row in rows if row.startswith("Pss:"))
     return total
 
 
@@ -219,6 +229,7 @@ async def measure(rounds: int) -> Table:
                 await bench_flood(table, name, session)
             if "docker" in sessions:
                 await bench_docker(table, sessions["docker"], rounds)
+                await bench_idle(table, bench)
             await bench_ready(table, bench, list(sessions), max(5, rounds // 10))
         bench.owner.close()
     return table
