@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import typer
+from typer.exceptions import TyperException
 
 from bubbles import __version__
 from bubbles.cli import demo, sandbox
@@ -57,19 +59,12 @@ def main() -> int:
         return 130
     except BrokenPipeError:
         # Whoever read our output has stopped: what a shell reports for SIGPIPE, and no second failure at exit.
-        sys.stdout = None  # type: ignore[assignment]
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
-    except Exception as error:
-        return _usage(error)
-    return status if isinstance(status, int) else 0
-
-
-def _usage(error: Exception) -> int:
-    """Typer's own errors (a missing argument, an unknown option) in its own words; anything else is ours to mend."""
-    show = getattr(error, "show", None)
-    if type(error).__name__ == "Abort":
+    except typer.Abort:
         return 130
-    if not callable(show):
-        raise error
-    show()
-    return int(getattr(error, "exit_code", 2))
+    except TyperException as error:
+        path = getattr(getattr(error, "ctx", None), "command_path", "bubbles")
+        complain(f"{error.format_message().rstrip('.')}: see '{path} --help'.")
+        return error.exit_code
+    return status if isinstance(status, int) else 0

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bubbles.cli.doctor import doctor
 from bubbles.cli.report import complain, print_json, print_table, run, size, spinner, styled
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Run commands in a sandbox; no model and no key needed.", no_args_is_help=True)
 image = typer.Typer(help="The image that docker sandboxes run from.", no_args_is_help=True)
 app.add_typer(image, name="image")
+app.command("doctor")(doctor)
 
 DEFAULT_TIMEOUT_S = 3600.0
 MAX_STDIN_BYTES = 64 << 20
@@ -72,7 +74,7 @@ def exec_(
     ),
     interactive: Annotated[bool, typer.Option("--stdin", "-i", help="Pass standard input on, up to 64 MB.")] = False,
 ) -> int:
-    """Run CMD in a sandbox: its output is streamed, its exit status is this command's (124: time limit, 137: memory)."""
+    """Run CMD in a sandbox; its exit status is this command's too (124: time limit, 137: memory limit)."""
     from bubbles.app import workshop
     from bubbles.config.load import load_settings
 
@@ -101,8 +103,9 @@ def _read_stdin() -> bytes:
 async def _exec(
     shop: Workshop, backend: str | None, spec: SandboxSpec, argv: tuple[str, ...], timeout_s: float, stdin: bytes | None
 ) -> int:
-    from sandbox_backends.contract import ExecRequest
     from sandbox_backends.reaper import reap
+
+    from sandbox_backends.contract import ExecRequest
 
     await reap(shop.backends)
 
@@ -218,8 +221,9 @@ def rm(
 async def _rm(shop: Workshop, names: tuple[str, ...], home: bool) -> int:
     import asyncio
 
-    from sandbox_backends.owner import remove_tree
     from sandbox_backends.reaper import list_sandboxes, reap
+
+    from sandbox_backends.owner import remove_tree
 
     before = await list_sandboxes(shop.backends)
     status = 0
