@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import errno
-import os
 import shutil
+import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -83,14 +82,8 @@ class Engine:
         return str(self._client.api_version) if self._client is not None else "1.40"
 
     async def call(self, work: Callable[[Any], T]) -> T:
-        """``work(client)`` in a thread, with a ``docker.APIClient``.
-
-        It is always waited for, even when cancelled: what an engine has been asked for must be known to be removed.
-        Raises BackendUnavailableError when the engine is not reached; ``docker.errors.APIError`` is left as it is.
-        """
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(max_workers=16, thread_name_prefix="docker")
-        doing = asyncio.get_running_loop().run_in_executor(self._threads, self._call, work)
+        """As :meth:`ask`, for what changes something: waited for even when cancelled, or it could not be undone."""
+        doing = self._begin(work)
         try:
             return await asyncio.shield(doing)
         except asyncio.CancelledError:
@@ -102,25 +95,42 @@ class Engine:
             doing.exception()
             raise
 
+    async def ask(self, work: Callable[[Any], T]) -> T:
+        """``work(client)`` in a thread, with a ``docker.APIClient``.
+
+        Raises BackendUnavailableError when the engine is not reached; ``docker.errors.APIError`` is left as it is.
+        """
+        return await self._begin(work)
+
     async def info(self, *, fresh: bool = False) -> EngineInfo:
         """What the engine can do; asked once for each time it is connected to. Raises BackendUnavailableError."""
         if self._info is None or fresh:
-            self._info = _read_info(await self.call(lambda client: client.info()), self._version)
+            self._info = _read_info(await self.ask(lambda client: client.info()), self._version)
         return self._info
 
+    def _begin(self, work: Callable[[Any], T]) -> asyncio.Future[T]:
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(max_workers=16, thread_name_prefix="docker")
+        return asyncio.get_running_loop().run_in_executor(self._threads, self._call, work)
+
     def _call(self, work: Callable[[Any], T]) -> T:
-        from docker.errors import DockerException
+        from docker.errors import APIError, DockerException
         from requests.exceptions import RequestException
 
         try:
+            self._knock()
             return work(self._connected())
-        except RequestException as error:
+        except APIError:
+            raise  # the engine answered
+        except (OSError, RequestException, DockerException) as error:
             self._forget()
-            raise self.unreachable(error) from error
-        except DockerException as error:
-            if hasattr(error, "response"):  # APIError: the engine answered
-                raise
-            raise self.unreachable(error) from error
+            raise self._unreachable(error) from error
+
+    def _knock(self) -> None:
+        """Raises OSError, as the socket has it: docker-py hides the reason, and leaves its own socket open."""
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.settimeout(TIMEOUT_S)
+            sock.connect(self.socket_path)
 
     def _connected(self) -> Any:
         from docker import APIClient
@@ -151,18 +161,17 @@ class Engine:
         if client is not None:
             client.close()
 
-    def unreachable(self, error: BaseException) -> BackendUnavailableError:
-        """Why the engine at this URL cannot be used, with what mends it."""
-        where = self.url.removeprefix("unix://")
-        codes = {cause.errno for cause in _causes(error) if isinstance(cause, OSError)}
-        if codes & {errno.EACCES, errno.EPERM}:
+    def _unreachable(self, error: Exception) -> BackendUnavailableError:
+        """Why the engine cannot be used, with what mends it."""
+        where = self.socket_path
+        if isinstance(error, PermissionError):
             return BackendUnavailableError(
                 f"You may not use the Docker engine at {where}.",
                 "Join its group (sudo usermod -aG docker $USER), then log in again.",
             )
-        if errno.ENOENT in codes and not os.path.lexists(where) and not _installed():
+        if isinstance(error, FileNotFoundError) and not _installed():
             return BackendUnavailableError("Docker is not installed.", "Install it: sudo apt-get install docker.io")
-        if codes & {errno.ENOENT, errno.ECONNREFUSED}:
+        if isinstance(error, (FileNotFoundError, ConnectionRefusedError)):
             return BackendUnavailableError(
                 f"The Docker engine is not running: nothing listens at {where}.",
                 "Start it: sudo systemctl start docker",
@@ -181,19 +190,6 @@ def _untrusting(client: Any) -> Any:
 
 def _installed() -> bool:
     return any(shutil.which(name, path="/usr/bin:/usr/local/bin:/usr/sbin:/sbin") for name in ("dockerd", "docker"))
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The error, what it was raised from, and what it carries as arguments: requests and urllib3 nest them so."""
-    todo, seen = [error], set[int]()
-    while todo:
-        current = todo.pop()
-        if id(current) in seen:
-            continue
-        seen.add(id(current))
-        yield current
-        nested = (current.__cause__, current.__context__, getattr(current, "reason", None), *current.args)
-        todo += [cause for cause in nested if isinstance(cause, BaseException)]
 
 
 def _numbers(version: str) -> tuple[int, int]:

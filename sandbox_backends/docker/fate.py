@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -11,7 +12,6 @@ from sandbox_backends.errors import BackendUnavailableError
 
 WAIT_S = 3.0
 """How long the engine may take to tell of an end that its container's connection already told of."""
-KEPT_EVENTS_NOTE = "Engines keep their last 256 events, and none from before they started."
 PLACE_WILL_NOT_DO = 3
 """Exit status of ``runner/start.py``."""
 
@@ -38,8 +38,9 @@ async def fate(engine: Engine, container: str, started_s: float, image: str, com
         return found
 
     try:
-        found = await engine.call(events)
-    except (BackendUnavailableError, DockerException):
+        async with asyncio.timeout(2 * WAIT_S):
+            found = await engine.ask(events)
+    except (BackendUnavailableError, DockerException, TimeoutError):
         return f"the Docker engine stopped or does not answer any more{_said(complaints)}"
     return f"{explain(found, image)}{_said(complaints)}"
 
@@ -56,6 +57,8 @@ def explain(events: Iterable[dict[str, Any]], image: str) -> str:
         return "memory ran out and its main process was killed: raise the memory limit"
     if status == str(PLACE_WILL_NOT_DO):
         return f"image {image} lacks a full Python 3.8 or newer: install python3 in it (python3-minimal is not enough)"
+    if status == "137":
+        return "its container's main process was killed"
     if status is not None:
         return f"its container's main process ended with status {status}"
     return "its container is gone; the Docker engine may have been restarted"

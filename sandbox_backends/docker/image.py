@@ -16,7 +16,7 @@ async def image_env(engine: Engine, image: str) -> dict[str, str]:
     from docker.errors import APIError
 
     try:
-        found: dict[str, Any] = await engine.call(lambda client: client.inspect_image(image))
+        found: dict[str, Any] = await engine.ask(lambda client: client.inspect_image(image))
     except APIError as error:
         raise no_image(image) from error
     rows = (found.get("Config") or {}).get("Env") or []

@@ -57,7 +57,7 @@ async def reap(settings: BackendSettings, owner: Owner) -> tuple[str, ...]:
 
 def data_dir_id(data_dir: Path) -> str:
     """A name for this very data directory: two controllers in containers may both call theirs /data."""
-    path = data_dir / "run" / "id"
+    path = data_dir / "run" / "owners" / "id"
     try:
         return path.read_text(encoding="ascii")
     except FileNotFoundError:
@@ -77,7 +77,7 @@ async def _list(engine: Engine, data_dir: Path) -> tuple[ContainerInfo, ...]:
         rows = client.containers(all=True, filters={"label": f"{LABEL_DATA}={data_dir_id(data_dir)}"})
         return tuple(sorted((_info(row, data_dir) for row in rows), key=lambda found: found.created_s))
 
-    return await engine.call(find)
+    return await engine.ask(find)
 
 
 def _info(row: dict[str, Any], data_dir: Path) -> ContainerInfo:
