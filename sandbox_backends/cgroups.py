@@ -1,0 +1,329 @@
+"""Control groups for the sessions of a root controller: memory, number of processes, CPU. Versions 1 and 2, no systemd.
+
+A session's group is ``bubbles/<sandbox id>`` at the top of each hierarchy, so that the next controller finds it by its
+id alone. Its processes enter it before they give up their rights (``drop.py``) and cannot leave it afterwards.
+
+Control group files never wait for a device, so reading one holds the event loop up no longer than any system call.
+Sources: cgroups(7), the kernel's admin-guide/cgroup-v1 and cgroup-v2.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import select
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sandbox_backends.contract import Enforces, Limits
+from sandbox_backends.errors import BackendUnavailableError
+
+TOP = "bubbles"
+DEFAULT_MEMORY_BYTES = 4 << 30
+DEFAULT_PIDS = 512
+END_S = 5.0
+"""How long killed processes may take to be gone before their group is left for the next reaper."""
+PERIOD_US = 100_000
+_HELD_BY = {"memory": Enforces.MEMORY, "pids": Enforces.PROCESSES, "cpu": Enforces.CPU}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ceilings:
+    """What the processes of one session may use together."""
+
+    memory_bytes: int
+    """Swap included; so are temporary directories in memory."""
+    pids: int
+    cpus: float
+
+    @classmethod
+    def of(cls, limits: Limits) -> Ceilings:
+        """The spec's limits; where it names none, a share that leaves the host and its controller working."""
+        machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        return cls(
+            memory_bytes=limits.memory_bytes or min(DEFAULT_MEMORY_BYTES, machine // 4 * 3),
+            pids=limits.pids or DEFAULT_PIDS,
+            cpus=limits.cpus or float(max(1, (os.cpu_count() or 1) - 1)),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hierarchies:
+    """Where control groups are mounted: a directory for each controller."""
+
+    controllers: Mapping[str, Path]
+    """``memory``, ``pids``, ``cpu`` and, in version 1, ``freezer``; only what this process may use."""
+    unified: Path | None
+    """The version 2 directory, when it is the one that holds memory, pids and cpu."""
+
+    @property
+    def enforces(self) -> Enforces:
+        held = Enforces.NOTHING
+        for name, flag in _HELD_BY.items():
+            if name in self.controllers:
+                held |= flag
+        return held
+
+    def groups(self, name: str) -> tuple[Path, ...]:
+        """The directories of the group ``name``, each once."""
+        return tuple(dict.fromkeys(mount / TOP / name for mount in self.controllers.values()))
+
+
+def find_hierarchies(mounts: str = "/proc/self/mounts") -> Hierarchies:
+    """What a root controller can use here; nothing for an ordinary user, or where control groups are read-only."""
+    found: dict[str, Path] = {}
+    unified = None
+    if os.geteuid() == 0:
+        for directory, kind, _ in _mounted(mounts):
+            if kind == "cgroup2" and (usable := _usable_unified(directory)):
+                unified = directory
+                found.update(dict.fromkeys(usable, directory))
+        for directory, kind, options in _mounted(mounts):
+            if kind == "cgroup":
+                for name in {"memory", "pids", "cpu", "freezer"} & set(options) - found.keys():
+                    if _writable(directory):
+                        found[name] = directory
+    if not _HELD_BY.keys() & found.keys():
+        return Hierarchies(controllers={}, unified=None)
+    return Hierarchies(controllers=found, unified=unified)
+
+
+def _mounted(mounts: str) -> Iterator[tuple[Path, str, list[str]]]:
+    for row in _read(mounts).splitlines():
+        _, directory, kind, options, *_ = row.split(" ")
+        if kind in ("cgroup", "cgroup2"):
+            plain = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), directory)
+            yield Path(plain), kind, options.split(",")
+
+
+def _usable_unified(directory: Path) -> set[str]:
+    """Controllers that a group below may have. Only the true root may share processes and hand controllers down."""
+    if not _writable(directory):
+        return set()
+    offered = set(_read(directory / "cgroup.controllers").split()) & _HELD_BY.keys()
+    try:
+        shared = bool(_read(directory / "cgroup.procs").strip()) and bool(_read(directory / "cgroup.events"))
+    except FileNotFoundError:  # the true root has no cgroup.events
+        shared = False
+    if not shared:
+        return offered
+    return offered & set(_read(directory / "cgroup.subtree_control").split())
+
+
+def _writable(directory: Path) -> bool:
+    try:
+        os.close(os.open(directory / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True
+
+
+class ControlGroup:
+    """One session's group, or what a dead owner left of one; without hierarchies it holds and counts nothing."""
+
+    def __init__(self, name: str, hierarchies: Hierarchies) -> None:
+        self.directories = hierarchies.groups(name)
+        self._unified = hierarchies.unified
+        self._freezer = hierarchies.controllers.get("freezer")
+        self._freezer = self._freezer / TOP / name if self._freezer and not self._unified else None
+        memory = hierarchies.controllers.get("memory")
+        self._counter = _open_counter(memory / TOP / name, memory == self._unified) if memory else None
+        self._ooms = 0
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        """The files into which a process writes its pid to be held by the group."""
+        return tuple(str(directory / "cgroup.procs") for directory in self.directories)
+
+    def oom_kills(self) -> int:
+        """How many processes of the group the kernel has killed for memory so far."""
+        if self._counter is not None:
+            try:
+                rows = os.pread(self._counter, 4096, 0).decode()
+            except OSError:  # the group is gone
+                return self._ooms
+            self._ooms = sum(int(row.split()[1]) for row in rows.splitlines() if row.startswith("oom_kill "))
+        return self._ooms
+
+    def pids(self) -> set[int]:
+        """Processes in the group; 0 stands for one that is outside this pid namespace."""
+        found: set[int] = set()
+        for directory in self.directories:
+            try:
+                found.update(map(int, _read(directory / "cgroup.procs").split()))
+            except OSError:
+                continue
+        return found
+
+    def end(self, within_s: float = END_S) -> bool:
+        """Kill what is left in the group and remove it; whether it is gone. Blocks for up to ``within_s``."""
+        deadline = time.monotonic() + within_s
+        while True:
+            self._kill()
+            self._await_empty(deadline)
+            if self._remove() or time.monotonic() > deadline:
+                break
+        if self._counter is not None:
+            self.oom_kills()
+            os.close(self._counter)
+            self._counter = None
+        return not any(directory.exists() for directory in self.directories)
+
+    def _kill(self) -> None:
+        """All at once: a process that forks meanwhile does not get away."""
+        if self._unified is not None and _try_write(self.directories[0] / "cgroup.kill", "1"):
+            return  # since Linux 5.14
+        if not self.pids():
+            return
+        freezer = self._freezer
+        if freezer is not None and _try_write(freezer / "freezer.state", "FROZEN"):
+            for _ in range(100):
+                if _read(freezer / "freezer.state").strip() == "FROZEN":
+                    break
+                time.sleep(0.001)  # version 1 tells nobody when it is done
+        for pid in self.pids() - {0}:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        if freezer is not None:
+            _try_write(freezer / "freezer.state", "THAWED")
+
+    def _await_empty(self, deadline: float) -> None:
+        if self._unified is None:
+            while self.pids() and time.monotonic() < deadline:
+                time.sleep(0.002)  # version 1 tells nobody
+            return
+        try:
+            fd = os.open(self.directories[0] / "cgroup.events", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return
+        try:
+            poller = select.poll()
+            poller.register(fd, select.POLLPRI)
+            while b"populated 1" in os.pread(fd, 4096, 0) and time.monotonic() < deadline:
+                poller.poll(max(1.0, (deadline - time.monotonic()) * 1000))
+        except OSError:
+            return
+        finally:
+            os.close(fd)
+
+    def _remove(self) -> bool:
+        gone = True
+        for directory in self.directories:
+            try:
+                directory.rmdir()
+            except FileNotFoundError:
+                continue
+            except OSError:  # EBUSY: the last process is still on its way out
+                gone = False
+        if not gone:
+            time.sleep(0.005)
+        return gone
+
+
+def create_group(name: str, ceilings: Ceilings, hierarchies: Hierarchies) -> ControlGroup:
+    """A new group with these ceilings. Raises OSError, and then leaves nothing behind."""
+    directories = hierarchies.groups(name)
+    made: list[Path] = []
+    try:
+        for directory in directories:
+            top = directory.parent
+            top.mkdir(mode=0o755, exist_ok=True)
+            if top.parent == hierarchies.unified:
+                handed_down = " ".join(f"+{c}" for c, mount in hierarchies.controllers.items() if mount == top.parent)
+                _write(top.parent / "cgroup.subtree_control", handed_down)
+                _write(top / "cgroup.subtree_control", handed_down)
+            directory.mkdir(mode=0o755)
+            made.append(directory)
+        for controller, mount in hierarchies.controllers.items():
+            for file, value in _settings(controller, ceilings, mount == hierarchies.unified):
+                try:
+                    _write(mount / TOP / name / file, value)
+                except FileNotFoundError:
+                    if file not in _OPTIONAL:
+                        raise
+        return ControlGroup(name, hierarchies)
+    except OSError:
+        for directory in made:
+            directory.rmdir()
+        raise
+
+
+@contextmanager
+def held_group(name: str, ceilings: Ceilings, hierarchies: Hierarchies) -> Iterator[ControlGroup]:
+    """A group for as long as the context; what is left in it is killed. Blocks. Raises BackendUnavailableError."""
+    try:
+        group = create_group(name, ceilings, hierarchies)
+    except OSError as error:
+        raise BackendUnavailableError(
+            f"The session's control group cannot be made: {error}.", "Look at it with 'bubbles sandbox doctor'."
+        ) from error
+    try:
+        yield group
+    finally:
+        group.end()
+
+
+_OPTIONAL = ("memory.memsw.limit_in_bytes", "memory.swap.max")
+"""Missing where the kernel does not account for swap."""
+
+
+def _settings(controller: str, ceilings: Ceilings, unified: bool) -> list[tuple[str, str]]:
+    """Files of a group and what is written into them, in this order."""
+    quota = str(max(1000, int(ceilings.cpus * PERIOD_US)))
+    memory = str(ceilings.memory_bytes)
+    if unified:
+        return {
+            "memory": [("memory.max", memory), ("memory.swap.max", "0")],
+            "pids": [("pids.max", str(ceilings.pids))],
+            "cpu": [("cpu.max", f"{quota} {PERIOD_US}")],
+        }[controller]
+    return {
+        # With memsw equal to the limit there is no room for swap.
+        "memory": [("memory.limit_in_bytes", memory), ("memory.memsw.limit_in_bytes", memory)],
+        "pids": [("pids.max", str(ceilings.pids))],
+        "cpu": [("cpu.cfs_period_us", str(PERIOD_US)), ("cpu.cfs_quota_us", quota)],
+        "freezer": [],
+    }[controller]
+
+
+def _open_counter(group: Path, unified: bool) -> int | None:
+    try:
+        return os.open(group / ("memory.events" if unified else "memory.oom_control"), os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+
+
+def _read(path: Path | str) -> str:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        parts: list[bytes] = []
+        while data := os.pread(fd, 1 << 16, sum(map(len, parts))):
+            parts.append(data)
+        return b"".join(parts).decode("utf-8", "surrogateescape")
+    finally:
+        os.close(fd)
+
+
+def _write(path: Path, text: str) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(fd, text.encode())
+    finally:
+        os.close(fd)
+
+
+def _try_write(path: Path, text: str) -> bool:
+    try:
+        _write(path, text)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENODEV, errno.EOPNOTSUPP, errno.EINVAL):
+            return False
+        raise
+    return True
