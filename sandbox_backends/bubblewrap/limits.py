@@ -1,0 +1,65 @@
+"""What a session may use, and what of that this host cannot hold: control groups under root, rlimits otherwise."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from sandbox_backends.cgroups import Ceilings, Hierarchies
+from sandbox_backends.contract import Enforces, Limits, SandboxSpec
+from sandbox_backends.errors import UnsupportedSpecError
+
+TMP_BYTES = 256 << 20
+OPEN_FILES = 65_536
+COUNTS_BY_NAMESPACE = (5, 14)
+"""Since this Linux RLIMIT_NPROC, set inside a user namespace, counts what runs in that namespace. Before, it counts all
+that the uid runs on the host, and would be passed before the session has begun."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """By what means limits are held on this host."""
+
+    groups: Hierarchies
+    by_namespace: bool
+
+    @classmethod
+    def of(cls, groups: Hierarchies) -> Holding:
+        major, minor, *_ = os.uname().release.split("-")[0].split(".")
+        return cls(groups=groups, by_namespace=(int(major), int(minor)) >= COUNTS_BY_NAMESPACE)
+
+    @property
+    def enforces(self) -> Enforces:
+        """MEMORY, PROCESSES and CPU, as far as they hold for a session as a whole."""
+        return self.groups.enforces | (Enforces.PROCESSES if self.by_namespace else Enforces.NOTHING)
+
+    def tmp_bytes(self, spec: SandboxSpec, ceilings: Ceilings, count: int) -> int:
+        """The size of each of ``count`` directories in memory. Raises UnsupportedSpecError."""
+        size = spec.limits.tmp_bytes or min(TMP_BYTES, ceilings.memory_bytes // 8)
+        if Enforces.MEMORY in self.enforces and size * count >= ceilings.memory_bytes:
+            # Files in memory count as memory: once they fill it nothing can run any more, not even rm.
+            raise UnsupportedSpecError(
+                f"{count} temporary directories of {size} bytes would fill the memory limit of "
+                f"{ceilings.memory_bytes} bytes: lower tmp_bytes or raise memory_bytes."
+            )
+        return size
+
+    def rlimits(self, limits: Limits, ceilings: Ceilings) -> dict[str, int]:
+        """What the runner sets on itself inside, where no control group does it."""
+        found = {"CORE": 0, "NOFILE": limits.open_files or OPEN_FILES}
+        if Enforces.PROCESSES not in self.groups.enforces and self.by_namespace:
+            found["NPROC"] = ceilings.pids
+        if Enforces.MEMORY not in self.groups.enforces:
+            found["DATA"] = ceilings.memory_bytes
+        return found
+
+    def missing(self, ceilings: Ceilings, *, host_root: bool = False) -> tuple[str, ...]:
+        """A sentence on the bounds that do not hold here; none if all do. The kernel exempts uid 0 from rlimits."""
+        held = self.groups.enforces if host_root else self.enforces
+        flags = {Enforces.MEMORY: "memory", Enforces.PROCESSES: "number of processes", Enforces.CPU: "CPU time"}
+        names = [name for flag, name in flags.items() if flag not in held]
+        if not names:
+            return ()
+        why = "No control groups can be used here" if os.geteuid() == 0 else "An ordinary user has no control groups"
+        each = f" (each process may use {ceilings.memory_bytes >> 20} MiB)" if "memory" in names else ""
+        return (f"{why}, so nothing bounds the {' and the '.join(names)} of a session as a whole{each}.",)
