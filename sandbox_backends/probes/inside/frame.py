@@ -113,11 +113,18 @@ def try_call(name: str, *arguments: int | bytes | ctypes.Array[Any] | None) -> A
 
 
 def read(path: str, limit_bytes: int = MIB) -> bytes:
+    """The start of a file. /proc gives a page or less at a time."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    data = b""
     try:
-        return os.read(fd, limit_bytes)
+        while len(data) < limit_bytes:
+            piece = os.read(fd, limit_bytes - len(data))
+            if not piece:
+                break
+            data += piece
     finally:
         os.close(fd)
+    return data
 
 
 def first_open(answers: Sequence[Answer]) -> Answer:

@@ -80,7 +80,13 @@ def test_a_local_backend_promises_only_what_it_does_itself() -> None:
     always = {"own-environ", "parent-environ", "inherited-fds", "tiocsti"}
     assert promised("local", root=True) == always
     assert promised("local", root=False) == always | {"ptrace-runner"}
-    assert "home-logins" in promised("local_isolated", root=False)
+    assert promised("local_isolated", root=False) == always | {"ptrace-runner", "home-logins"}
+
+
+def test_local_isolated_under_root_promises_what_a_user_of_its_own_gives() -> None:
+    gained = promised("local_isolated", root=True) - promised("local_isolated", root=False)
+    assert gained > {"person-file", "other-session-home", "engine-socket", "planted-setuid", "memory-together"}
+    assert gained.isdisjoint({"host-tmp", "host-processes", "host-loopback", "internet-route", "confinement"})
 
 
 def test_a_foreign_backend_has_promised_nothing() -> None:
@@ -105,7 +111,7 @@ def test_the_table_for_the_documents_has_every_probe_and_every_backend() -> None
     assert {line.count("|") for line in lines} == {len(BACKENDS) + 3}
     for info in PROBES:
         assert any(line.startswith(f"| {info.number} | {info.title} |") for line in lines)
-    assert "| 73 | take 1 GiB in four processes | - | - | held (root) | held |" in lines
+    assert "| 73 | take 1 GiB in four processes | - | held (root) | held (root) | held |" in lines
 
 
 # --- what runs inside
