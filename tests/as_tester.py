@@ -98,7 +98,7 @@ _KEPT: list[tempfile.TemporaryDirectory[str]] = []
 
 
 @contextmanager
-def tester_dir() -> Iterator[Path]:
+def directory_of_tester() -> Iterator[Path]:
     """A directory of that user's own; ``tmp_path`` lies below one that only root can enter."""
     user = pwd.getpwnam(TESTER)
     with tempfile.TemporaryDirectory(prefix="bubbles-tester-") as made:

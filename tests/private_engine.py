@@ -40,6 +40,8 @@ class PrivateEngine:
 
     def _command(self) -> list[str]:
         return [
+            # A network of its own: an engine without a bridge removes docker0, and this machine's is another engine's.
+            *("unshare", "--net", "--"),
             *("dockerd", "--data-root", f"{self.base}/data", "--exec-root", f"{self.base}/exec"),
             *("--pidfile", f"{self.base}/pid", "--host", self.url, "--bridge=none", "--iptables=false"),
             *("--ip-forward=false", "--log-level=warn", "--config-file", f"{self.base}/daemon.json"),
@@ -59,6 +61,15 @@ class PrivateEngine:
         while _runs(containerd) and time.monotonic() < deadline:
             time.sleep(0.01)
         pid_file.unlink(missing_ok=True)  # while its zombie waits to be reaped, the next engine takes it for alive
+
+    def pause(self) -> None:
+        """It takes connections and answers nothing."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
 
     def client(self) -> Any:
         import docker

@@ -110,6 +110,7 @@ def body(plan: Plan) -> dict[str, Any]:
         "Cmd": [],
         "User": f"{plan.user[0]}:{plan.user[1]}",
         "WorkingDir": "/",
+        "StopSignal": "SIGRTMIN+3",  # the only one that the runner heeds
         "Hostname": HOSTNAME,
         "OpenStdin": plan.stdio,
         "StdinOnce": plan.stdio,

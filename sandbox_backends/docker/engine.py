@@ -53,7 +53,8 @@ class EngineInfo:
 class Engine:
     """Calls to the engine at ``url``, in threads of its own: one that hangs must not hold up the controller's."""
 
-    def __init__(self, url: str | None) -> None:
+    def __init__(self, url: str | None, *, timeout_s: float = TIMEOUT_S) -> None:
+        self._timeout_s = timeout_s
         self.url = url or f"unix://{USUAL_SOCKET}"
         self._threads: ThreadPoolExecutor | None = None
         self._lock = threading.Lock()
@@ -105,7 +106,7 @@ class Engine:
     async def info(self, *, fresh: bool = False) -> EngineInfo:
         """What the engine can do; asked once for each time it is connected to. Raises BackendUnavailableError."""
         if self._info is None or fresh:
-            self._info = _read_info(await self.ask(lambda client: client.info()), self._version)
+            self._info = read_info(await self.ask(lambda client: client.info()), self._version)
         return self._info
 
     def _begin(self, work: Callable[[Any], T]) -> asyncio.Future[T]:
@@ -129,7 +130,7 @@ class Engine:
     def _knock(self) -> None:
         """Raises OSError, as the socket has it: docker-py hides the reason, and leaves its own socket open."""
         with socket.socket(socket.AF_UNIX) as sock:
-            sock.settimeout(TIMEOUT_S)
+            sock.settimeout(self._timeout_s)
             sock.connect(self.socket_path)
 
     def _connected(self) -> Any:
@@ -138,7 +139,7 @@ class Engine:
         with self._lock:
             if self._client is None:
                 path = self.socket_path
-                asking = _untrusting(APIClient(base_url=self.url, version="1.40", timeout=TIMEOUT_S))
+                asking = _untrusting(APIClient(base_url=self.url, version="1.40", timeout=self._timeout_s))
                 try:
                     self._version = asking.version(api_version=False)
                 finally:
@@ -151,7 +152,7 @@ class Engine:
                     )
                 newest = min(api, (1, 44))
                 version = ".".join(map(str, newest))
-                self._client = _untrusting(APIClient(base_url=self.url, version=version, timeout=TIMEOUT_S))
+                self._client = _untrusting(APIClient(base_url=self.url, version=version, timeout=self._timeout_s))
             return self._client
 
     def _forget(self) -> None:
@@ -197,7 +198,7 @@ def _numbers(version: str) -> tuple[int, int]:
     return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else (0, 0)
 
 
-def _read_info(info: dict[str, Any], version: dict[str, Any]) -> EngineInfo:
+def read_info(info: dict[str, Any], version: dict[str, Any]) -> EngineInfo:
     security = info.get("SecurityOptions") or []
     names = {option.split(",")[0].removeprefix("name=") for option in security}
     # Rootless without a cgroup it may write to: whatever else it says, it limits nothing.

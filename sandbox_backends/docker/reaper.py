@@ -37,22 +37,34 @@ async def list_containers(settings: BackendSettings) -> tuple[ContainerInfo, ...
     return await _list(Engine(settings.docker_url), settings.data_dir)
 
 
-async def reap(settings: BackendSettings, owner: Owner) -> tuple[str, ...]:
+async def reap(settings: BackendSettings, owner: Owner | None = None) -> tuple[str, ...]:
     """Remove what dead controllers of this data directory left: their containers, then their records.
 
-    The ids of the sandboxes whose containers were removed. A container of a live controller, or of another data
-    directory, is never touched. Raises BackendUnavailableError.
+    The ids of the sandboxes whose containers were removed. A container of a live controller (``owner`` among them), or
+    of another data directory, is never touched. Raises BackendUnavailableError.
     """
     engine = Engine(settings.docker_url)
-    removed = [
-        found.sandbox
-        for found in await _list(engine, owner.data_dir)
-        if not found.alive and await remove(engine, found.container)
-    ]
-    await asyncio.to_thread(
-        _forget_dead, owner.data_dir, {found.sandbox for found in await _list(engine, owner.data_dir)}
-    )
+    own = owner.id if owner is not None else ""
+    removed, kept = [], set()
+    for found in await _list(engine, settings.data_dir):
+        if not found.alive and found.owner != own and await remove(engine, found.container):
+            removed.append(found.sandbox)
+        else:
+            kept.add(found.sandbox)
+    await asyncio.to_thread(_forget_dead, settings.data_dir, kept)
     return tuple(removed)
+
+
+async def remove_sandbox(settings: BackendSettings, sandbox: str) -> bool:
+    """Remove the container of this sandbox, whoever owns it; its session finds itself lost. False: there was none.
+
+    Raises BackendUnavailableError.
+    """
+    engine = Engine(settings.docker_url)
+    gone = [
+        await remove(engine, row.container) for row in await _list(engine, settings.data_dir) if row.sandbox == sandbox
+    ]
+    return any(gone)
 
 
 def data_dir_id(data_dir: Path) -> str:
