@@ -39,6 +39,16 @@ class BuildMethod(StrEnum):
     docker = "docker"
 
 
+def _seconds(text: str | float) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < 10**7:
+        raise typer.BadParameter(f"{text} is not a time limit, give seconds above 0, such as 600")
+    return value
+
+
 Backend = Annotated[
     str | None,
     typer.Option("--backend", "-b", help="local, local_isolated, bubblewrap or docker.", show_default="as configured"),
@@ -69,17 +79,16 @@ def exec_(
         list[str] | None,
         typer.Option("--allow", help="Host, host:port, *.host, address or range; implies --network allowlist."),
     ] = None,
-    timeout: Annotated[float, typer.Option("--timeout", help="Seconds after which all of it is ended.")] = (
-        DEFAULT_TIMEOUT_S
-    ),
+    timeout: Annotated[
+        float,
+        typer.Option("--timeout", parser=_seconds, metavar="S", help="Seconds after which all of it is ended."),
+    ] = DEFAULT_TIMEOUT_S,
     interactive: Annotated[bool, typer.Option("--stdin", "-i", help="Pass standard input on, up to 64 MB.")] = False,
 ) -> int:
     """Run CMD in a sandbox; its exit status is this command's too (124: time limit, 137: memory limit)."""
     from bubbles.app import workshop
     from bubbles.config.load import load_settings
 
-    if not 0 < timeout < 10**7:
-        raise typer.BadParameter(f"{timeout:g} is not a time limit: give seconds above 0, such as 600.")
     with workshop(settings := load_settings()) as shop:
         for warning in settings.warnings:
             complain(warning)
@@ -103,18 +112,18 @@ def _read_stdin() -> bytes:
 async def _exec(
     shop: Workshop, backend: str | None, spec: SandboxSpec, argv: tuple[str, ...], timeout_s: float, stdin: bytes | None
 ) -> int:
-    from sandbox_backends.reaper import reap
-
     from sandbox_backends.contract import ExecRequest
+    from sandbox_backends.inventory import reap
 
-    await reap(shop.backends)
+    chosen = shop.backend(backend)
+    await reap(shop.backends, containers=chosen.name == "docker")
 
     def show(stream: StreamName, data: bytes) -> None:
         out = sys.stdout if stream == "stdout" else sys.stderr
         out.buffer.write(data)
         out.buffer.flush()
 
-    async with shop.backend(backend).open(spec) as session:
+    async with chosen.open(spec) as session:
         for warning in session.warnings:
             complain(warning)
         request = ExecRequest(argv=argv, timeout_s=timeout_s, stdin=stdin, max_output_bytes=0)
@@ -151,42 +160,41 @@ def ls(as_json: Json = False) -> int:
 async def _ls(shop: Workshop, as_json: bool) -> int:
     import asyncio
 
-    from sandbox_backends.reaper import list_sandboxes, session_homes
+    from sandbox_backends.inventory import list_sandboxes, session_homes
 
     found = await list_sandboxes(shop.backends)
     homes = await asyncio.to_thread(session_homes, shop.settings.data_dir)
     if as_json:
+        boxes = [
+            {
+                "id": box.record.id,
+                "session": box.record.session,
+                "backend": box.record.backend,
+                "state": "open" if box.alive else "left over",
+                "owner_pid": box.record.owner_pid,
+                "created_s": box.record.created_s,
+                "roots": list(box.record.roots),
+            }
+            for box in found
+        ]
         print_json(
             {
-                "sandboxes": [
-                    {
-                        "id": box.id,
-                        "session": box.session,
-                        "backend": box.backend,
-                        "state": "open" if box.alive else "left over",
-                        "owner_pid": box.owner_pid,
-                        "created_s": box.created_s,
-                        "roots": list(box.roots),
-                    }
-                    for box in found
-                ],
+                "sandboxes": boxes,
                 "homes": [{"session": home.session, "size_bytes": home.size_bytes} for home in homes],
             }
         )
         return 0
     if not found and not homes:
         print("No sandbox is open and no session has a HOME yet.")
-        return 0
-    now = time.time()
     if found:
         rows = [
             (
-                box.session,
-                box.backend,
-                box.id,
-                f"open (process {box.owner_pid})" if box.alive else "left over",
-                f"{max(0.0, now - box.created_s) / 60:.0f} min",
-                " ".join(box.roots),
+                box.record.session,
+                box.record.backend,
+                box.record.id,
+                f"open (process {box.record.owner_pid})" if box.alive else "left over",
+                f"{max(0.0, time.time() - box.record.created_s) / 60:.0f} min",
+                " ".join(box.record.roots),
             )
             for box in found
         ]
@@ -198,20 +206,21 @@ async def _ls(shop: Workshop, as_json: bool) -> int:
 
 @app.command("rm")
 def rm(
-    sessions: Annotated[list[str] | None, typer.Argument(metavar="[SESSION|ID]...", help="Which ones.")] = None,
+    sessions: Annotated[list[str] | None, typer.Argument(metavar="[SESSION]...", help="Which ones.")] = None,
     left_over: Annotated[bool, typer.Option("--left-over", help="All that crashes left behind.")] = False,
-    home: Annotated[bool, typer.Option("--home", help="The HOME kept for SESSION too, with its logins.")] = False,
+    home: Annotated[bool, typer.Option("--home", help="Also the HOME kept for SESSION, with its logins.")] = False,
 ) -> int:
-    """Remove sandboxes that a crash left behind, and with --home what is kept for a session.
+    """Remove what crashes left behind, and with --home what is kept for a session.
 
-    One that is in use is never removed: it ends with the process that owns it.
+    A sandbox in use is never removed: it ends with the process that owns it. Leftovers also go by themselves when a
+    sandbox is next opened.
     """
     from bubbles.app import workshop
     from bubbles.config.load import load_settings
 
     names = tuple(sessions or ())
     if not names and not left_over:
-        raise typer.BadParameter("name a session or an id as 'bubbles sandbox ls' shows them, or give --left-over.")
+        raise typer.BadParameter("name a session as 'bubbles sandbox ls' shows it, or give --left-over.")
     if home and not names:
         raise typer.BadParameter("--home needs the name of a session.")
     with workshop(load_settings()) as shop:
@@ -221,29 +230,30 @@ def rm(
 async def _rm(shop: Workshop, names: tuple[str, ...], home: bool) -> int:
     import asyncio
 
-    from sandbox_backends.reaper import list_sandboxes, reap
-
+    from sandbox_backends.inventory import list_sandboxes, reap
     from sandbox_backends.owner import remove_tree
 
-    before = await list_sandboxes(shop.backends)
+    found = await list_sandboxes(shop.backends)
     status = 0
     for name in names:
-        chosen = [box for box in before if name in (box.session, box.id)]
-        in_use = [box for box in chosen if box.alive]
-        kept = shop.home(name) if home else None
-        if not chosen and (kept is None or not kept.is_dir()):
-            complain(f"There is no sandbox and no session {name!r}: see 'bubbles sandbox ls'.")
+        chosen = [box for box in found if name == box.record.session]
+        pids = sorted({str(box.record.owner_pid) for box in chosen if box.alive})
+        kept = shop.home(name)
+        has_home = await asyncio.to_thread(kept.is_dir)
+        if not chosen and not has_home:
+            complain(f"There is no session {name!r} with a sandbox or a HOME: see 'bubbles sandbox ls'.")
             status = 1
-        elif in_use:
-            pids = " and ".join(sorted({str(box.owner_pid) for box in in_use}))
-            complain(f"{name} is in use by process {pids}: stop that first.")
+        elif pids:
+            complain(f"{name} is in use by process {' and '.join(pids)}: stop that first.")
             status = 1
-        elif kept is not None:
+        elif home and has_home:
             await asyncio.to_thread(remove_tree, kept)
             print(f"removed the HOME of {name}")
-    only = frozenset(box.id for box in before if {box.session, box.id} & set(names)) if names else None
-    for box in await reap(shop.backends, only=only):
-        print(f"removed {box.id} ({box.backend})")
+        elif not chosen:
+            complain(f"{name} has no sandbox, only a HOME: give --home to remove that.")
+            status = 1
+    for ident in await reap(shop.backends, containers=True):
+        print(f"removed {ident}")
     return status
 
 

@@ -1,0 +1,105 @@
+"""All sandboxes of a data directory, whatever they are made of: what is open, what a crash left, what is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from sandbox_backends.contract import BackendSettings
+from sandbox_backends.errors import BackendUnavailableError
+from sandbox_backends.owner import SandboxRecord, owner_alive, records
+from sandbox_backends.reaper import reap_processes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxStatus:
+    record: SandboxRecord
+    alive: bool
+    """Its owner still runs. Otherwise it is a leftover, and whoever opens a sandbox next removes it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionHome:
+    session: str
+    size_bytes: int
+
+
+async def list_sandboxes(settings: BackendSettings) -> list[SandboxStatus]:
+    """Every sandbox on record, and every container of ours without one; oldest first."""
+
+    def recorded() -> list[SandboxStatus]:
+        data_dir = settings.data_dir
+        return [SandboxStatus(record=row, alive=owner_alive(data_dir, row.owner)) for row in records(data_dir)]
+
+    found = await asyncio.to_thread(recorded)
+    known = {status.record.id for status in found}
+    if await asyncio.to_thread(_used_docker, settings.data_dir):
+        from sandbox_backends.docker.reaper import list_containers
+
+        try:
+            containers = await list_containers(settings)
+        except BackendUnavailableError:
+            containers = ()  # what is not there to be asked has no containers running
+        found += [
+            SandboxStatus(
+                record=SandboxRecord(
+                    id=one.sandbox,
+                    backend="docker",
+                    session=one.session,
+                    owner=one.owner,
+                    owner_pid=0,
+                    created_s=one.created_s,
+                    roots=(),
+                ),
+                alive=one.alive,
+            )
+            for one in containers
+            if one.sandbox not in known
+        ]
+    return sorted(found, key=lambda status: status.record.created_s)
+
+
+async def reap(settings: BackendSettings, *, containers: bool) -> list[str]:
+    """Remove whatever dead controllers left; the ids of the sandboxes that were removed.
+
+    ``containers``: the container engine is asked too; one that does not answer is not complained about here.
+    """
+    removed = [record.id for record in await asyncio.to_thread(reap_processes, settings.data_dir)]
+    if containers and await asyncio.to_thread(_used_docker, settings.data_dir):
+        from sandbox_backends.docker.reaper import reap as reap_containers
+
+        before = await asyncio.to_thread(records, settings.data_dir)
+        try:
+            removed += await reap_containers(settings)
+        except BackendUnavailableError:
+            return removed
+        after = {row.id for row in await asyncio.to_thread(records, settings.data_dir)}
+        removed += [row.id for row in before if row.id not in after and row.id not in removed]
+    return removed
+
+
+def session_homes(data_dir: Path) -> list[SessionHome]:
+    """The HOMEs kept for sessions, by name, and what they take on disk; links are not followed. Blocks."""
+    try:
+        names = sorted(entry.name for entry in os.scandir(data_dir / "session_homes") if entry.is_dir())
+    except FileNotFoundError:
+        return []
+    return [SessionHome(session=name, size_bytes=_size(data_dir / "session_homes" / name)) for name in names]
+
+
+def _size(directory: Path) -> int:
+    total = 0
+    for base, _, files in os.walk(directory):
+        for name in files:
+            try:
+                total += os.lstat(os.path.join(base, name)).st_blocks * 512
+            except OSError:
+                continue
+    return total
+
+
+def _used_docker(data_dir: Path) -> bool:
+    """Whether this data directory ever had a container: asking the engine costs an import and a round trip."""
+    return (data_dir / "run" / "owners" / "id").exists()
