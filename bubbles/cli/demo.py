@@ -38,6 +38,14 @@ PROJECT = {
     ),
 }
 
+DIAL = """
+import socket
+try:
+    socket.create_connection(("192.0.2.1", 80), 3)
+except OSError as error:
+    print("refused:", error.strerror)
+"""
+
 
 def demo() -> int:
     """Run a small project's tests in the strongest sandbox that works here, and show what that sandbox holds."""
@@ -67,9 +75,7 @@ async def _demo(shop: Workshop, project: Path) -> int:
         await session.write_file("notes.txt", b"written by a file tool\n")
         await _step(session, "Files, in both directions", "cat notes.txt; echo 'written by a command' > answer.txt; ls")
         print(f"  on the host: {(project / 'answer.txt').read_text().strip()}\n")
-        await _step(
-            session, "The network", "python3 -c \"import socket; socket.create_connection(('192.0.2.1', 80), 3)\""
-        )
+        await _step(session, "The network", f"python3 -c '{DIAL}'")
         home = shop.settings.person_home
         await _step(session, "Your home and your processes", f"ls -A {home} | head -3; ls /proc | grep -c '^[0-9]'")
         await _step(session, "Who it is", "id; echo HOME=$HOME")
@@ -96,7 +102,8 @@ async def _step(session: SandboxSession, title: str, script: str) -> bool:
     from sandbox_backends.contract import ExecRequest
 
     print(styled(f"{title}", "bold"))
-    print(styled(f"  $ {script}", "dim"))
+    for line in script.splitlines():
+        print(styled(f"  $ {line}", "dim"))
     argv = ("/bin/bash", "--noprofile", "--norc", "-c", script)
     result = await session.exec(ExecRequest(argv=argv, timeout_s=60, merge_stderr=True))
     lines = result.stdout.decode("utf-8", "replace").rstrip().splitlines()
