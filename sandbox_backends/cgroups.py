@@ -2,8 +2,6 @@
 
 A session's group is ``bubbles/<sandbox id>`` at the top of each hierarchy, so that the next controller finds it by its
 id alone. Its processes enter it before they give up their rights (``drop.py``) and cannot leave it afterwards.
-
-Control group files never wait for a device, so reading one holds the event loop up no longer than any system call.
 Sources: cgroups(7), the kernel's admin-guide/cgroup-v1 and cgroup-v2.
 """
 
@@ -11,25 +9,23 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import select
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox_backends.contract import Enforces, Limits
+from sandbox_backends.contract import Limits
 from sandbox_backends.errors import BackendUnavailableError
+from sandbox_backends.hierarchies import TOP, Hierarchies, read_control
 
-TOP = "bubbles"
 DEFAULT_MEMORY_BYTES = 4 << 30
 DEFAULT_PIDS = 512
 END_S = 5.0
 """How long killed processes may take to be gone before their group is left for the next reaper."""
 PERIOD_US = 100_000
-_HELD_BY = {"memory": Enforces.MEMORY, "pids": Enforces.PROCESSES, "cpu": Enforces.CPU}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,77 +46,6 @@ class Ceilings:
             pids=limits.pids or DEFAULT_PIDS,
             cpus=limits.cpus or float(max(1, (os.cpu_count() or 1) - 1)),
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hierarchies:
-    """Where control groups are mounted: a directory for each controller."""
-
-    controllers: Mapping[str, Path]
-    """``memory``, ``pids``, ``cpu`` and, in version 1, ``freezer``; only what this process may use."""
-    unified: Path | None
-    """The version 2 directory, when it is the one that holds memory, pids and cpu."""
-
-    @property
-    def enforces(self) -> Enforces:
-        held = Enforces.NOTHING
-        for name, flag in _HELD_BY.items():
-            if name in self.controllers:
-                held |= flag
-        return held
-
-    def groups(self, name: str) -> tuple[Path, ...]:
-        """The directories of the group ``name``, each once."""
-        return tuple(dict.fromkeys(mount / TOP / name for mount in self.controllers.values()))
-
-
-def find_hierarchies(mounts: str = "/proc/self/mounts") -> Hierarchies:
-    """What a root controller can use here; nothing for an ordinary user, or where control groups are read-only."""
-    found: dict[str, Path] = {}
-    unified = None
-    if os.geteuid() == 0:
-        for directory, kind, _ in _mounted(mounts):
-            if kind == "cgroup2" and (usable := _usable_unified(directory)):
-                unified = directory
-                found.update(dict.fromkeys(usable, directory))
-        for directory, kind, options in _mounted(mounts):
-            if kind == "cgroup":
-                for name in {"memory", "pids", "cpu", "freezer"} & set(options) - found.keys():
-                    if _writable(directory):
-                        found[name] = directory
-    if not _HELD_BY.keys() & found.keys():
-        return Hierarchies(controllers={}, unified=None)
-    return Hierarchies(controllers=found, unified=unified)
-
-
-def _mounted(mounts: str) -> Iterator[tuple[Path, str, list[str]]]:
-    for row in _read(mounts).splitlines():
-        _, directory, kind, options, *_ = row.split(" ")
-        if kind in ("cgroup", "cgroup2"):
-            plain = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), directory)
-            yield Path(plain), kind, options.split(",")
-
-
-def _usable_unified(directory: Path) -> set[str]:
-    """Controllers that a group below may have. Only the true root may share processes and hand controllers down."""
-    if not _writable(directory):
-        return set()
-    offered = set(_read(directory / "cgroup.controllers").split()) & _HELD_BY.keys()
-    try:
-        shared = bool(_read(directory / "cgroup.procs").strip()) and bool(_read(directory / "cgroup.events"))
-    except FileNotFoundError:  # the true root has no cgroup.events
-        shared = False
-    if not shared:
-        return offered
-    return offered & set(_read(directory / "cgroup.subtree_control").split())
-
-
-def _writable(directory: Path) -> bool:
-    try:
-        os.close(os.open(directory / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC))
-    except OSError:
-        return False
-    return True
 
 
 class ControlGroup:
@@ -155,7 +80,7 @@ class ControlGroup:
         found: set[int] = set()
         for directory in self.directories:
             try:
-                found.update(map(int, _read(directory / "cgroup.procs").split()))
+                found.update(map(int, read_control(directory / "cgroup.procs").split()))
             except OSError:
                 continue
         return found
@@ -183,7 +108,7 @@ class ControlGroup:
         freezer = self._freezer
         if freezer is not None and _try_write(freezer / "freezer.state", "FROZEN"):
             for _ in range(100):
-                if _read(freezer / "freezer.state").strip() == "FROZEN":
+                if read_control(freezer / "freezer.state").strip() == "FROZEN":
                     break
                 time.sleep(0.001)  # version 1 tells nobody when it is done
         for pid in self.pids() - {0}:
@@ -242,7 +167,7 @@ def create_group(name: str, ceilings: Ceilings, hierarchies: Hierarchies) -> Con
             directory.mkdir(mode=0o755)
             made.append(directory)
         for controller, mount in hierarchies.controllers.items():
-            for file, value in _settings(controller, ceilings, mount == hierarchies.unified):
+            for file, value in settings_of(controller, ceilings, mount == hierarchies.unified):
                 try:
                     _write(mount / TOP / name / file, value)
                 except FileNotFoundError:
@@ -274,7 +199,7 @@ _OPTIONAL = ("memory.memsw.limit_in_bytes", "memory.swap.max")
 """Missing where the kernel does not account for swap."""
 
 
-def _settings(controller: str, ceilings: Ceilings, unified: bool) -> list[tuple[str, str]]:
+def settings_of(controller: str, ceilings: Ceilings, unified: bool) -> list[tuple[str, str]]:
     """Files of a group and what is written into them, in this order."""
     quota = str(max(1000, int(ceilings.cpus * PERIOD_US)))
     memory = str(ceilings.memory_bytes)
@@ -298,17 +223,6 @@ def _open_counter(group: Path, unified: bool) -> int | None:
         return os.open(group / ("memory.events" if unified else "memory.oom_control"), os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
-
-
-def _read(path: Path | str) -> str:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        parts: list[bytes] = []
-        while data := os.pread(fd, 1 << 16, sum(map(len, parts))):
-            parts.append(data)
-        return b"".join(parts).decode("utf-8", "surrogateescape")
-    finally:
-        os.close(fd)
 
 
 def _write(path: Path, text: str) -> None:

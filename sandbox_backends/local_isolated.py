@@ -14,16 +14,18 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from sandbox_backends.cgroups import Ceilings, ControlGroup, find_hierarchies, held_group
+from sandbox_backends.cgroups import Ceilings, ControlGroup, held_group
 from sandbox_backends.contract import BackendSettings, Enforces, Probe, SandboxSession, SandboxSpec
 from sandbox_backends.drop import dropping, uncover, write_table
 from sandbox_backends.environment import SYSTEM_PATH, passed_on, with_own_home
 from sandbox_backends.errors import BackendUnavailableError
+from sandbox_backends.hierarchies import find_hierarchies
 from sandbox_backends.launch import RunnerProcess, launch
 from sandbox_backends.leftovers import end_marked
 from sandbox_backends.owner import Owner, stage_runner
 from sandbox_backends.privileges import RunAs, controller_drops, reaches, run_as, usable_uids
 from sandbox_backends.roots import resolve_spec
+from sandbox_backends.runner.processes import MARKER
 from sandbox_backends.session import Place, connect
 from sandbox_backends.spec import refuse_beyond
 from sandbox_backends.threads import in_thread
@@ -33,6 +35,7 @@ AS_ROOT = (
     "These commands are the host's root in all but its capabilities: local_isolated keeps them from nothing that "
     "root owns. Take bubblewrap or docker for a project of root's."
 )
+MEND = "Run the controller as an ordinary user, or its container with --cap-add SYS_ADMIN."
 
 
 class LocalIsolatedBackend:
@@ -54,7 +57,7 @@ class LocalIsolatedBackend:
         if not controller_drops():
             return Probe(usable=True, version=f"Python {sys.version.split()[0]}")
         try:
-            return Probe(usable=True, version=f"Python {await _try_out()}")
+            return await self._try_out()
         except BackendUnavailableError as error:
             return Probe(usable=False, reason=error.reason, remedy=error.remedy)
 
@@ -95,7 +98,8 @@ class LocalIsolatedBackend:
         self, spec: SandboxSpec, home: Path, who: RunAs, group: ControlGroup, directory: Path
     ) -> AsyncIterator[RunnerProcess]:
         argv = await asyncio.to_thread(self._argv, spec, home, who, group, directory)
-        async with launch(lambda fd: (*argv, str(fd)), env={}) as runner:
+        # The marker lets a reaper find the runner itself, should a command have stopped it.
+        async with launch(lambda fd: (*argv, str(fd)), env={MARKER: f"{directory.name}.runner"}) as runner:
             yield runner
 
     def _argv(self, spec: SandboxSpec, home: Path, who: RunAs, group: ControlGroup, directory: Path) -> tuple[str, ...]:
@@ -117,6 +121,22 @@ class LocalIsolatedBackend:
             no_new_privileges=True,
         )
 
+    async def _try_out(self) -> Probe:
+        """Drop to a user such as sessions have, in a directory that only mounts let it reach."""
+        uid = usable_uids()[-1]
+        who = RunAs(uid=uid, gid=uid)
+        async with in_thread(trial_directory()) as directory:
+            status, said = await run_short(await asyncio.to_thread(_trial_argv, directory, who, mounts=True))
+            if status == 0:
+                return Probe(usable=True, version=f"Python {said.strip()}")
+            why = f"{said.strip() or 'its process ended at once'}"
+            status, said = await run_short(await asyncio.to_thread(_trial_argv, directory, who, mounts=False))
+        data = self._settings.data_dir
+        if status == 0 and await asyncio.to_thread(reaches, data, uid, uid):
+            reason = f"Directories that a session's user cannot walk to cannot be shown to it here ({why})."
+            return Probe(usable=True, reason=reason, remedy=MEND, version=f"Python {said.strip()}")
+        return Probe(usable=False, reason=f"Root cannot start a session as a lesser user here: {why}.", remedy=MEND)
+
     def _env(self, home: Path, who: RunAs) -> Mapping[str, str]:
         env = with_own_home(passed_on(self._settings.host_env), str(home))
         if who.dropped:
@@ -126,29 +146,12 @@ class LocalIsolatedBackend:
         return env
 
 
-async def _try_out() -> str:
-    """Drop to a user as sessions have it, in a directory that only mounts let it reach; its Python's version.
-
-    Raises BackendUnavailableError.
-    """
-    uid = usable_uids()[-1]
-    who = RunAs(uid=uid, gid=uid)
-    async with in_thread(trial_directory()) as directory:
-        argv = await asyncio.to_thread(_trial_argv, directory, who)
-        status, said = await run_short(argv)
-    if status != 0:
-        raise BackendUnavailableError(
-            f"Root cannot start a session as a lesser user here: {said.strip() or 'its process ended at once'}.",
-            "Run the controller as an ordinary user, or its container with --cap-add SYS_ADMIN.",
-        )
-    return said.strip()
-
-
-def _trial_argv(directory: Path, who: RunAs) -> tuple[str, ...]:
+def _trial_argv(directory: Path, who: RunAs, *, mounts: bool) -> tuple[str, ...]:
     inner = directory / "inner"
-    inner.mkdir(mode=0o755)
-    check = f"import os, platform; os.listdir({str(inner)!r}); print(platform.python_version())"
-    table = uncover([inner], who)
+    inner.mkdir(mode=0o755, exist_ok=True)
+    look = f"os.listdir({str(inner)!r});" if mounts else ""
+    check = f"import os, platform; {look} print(platform.python_version())"
+    table = uncover([inner] if mounts else [], who)
     argv = (find_python(who), "-I", "-S", "-c", check)
     return dropping(argv, who, table=write_table(table, directory), unstage=table.unstage, no_new_privileges=True)
 

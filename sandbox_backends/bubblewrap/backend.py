@@ -13,10 +13,11 @@ from sandbox_backends.bubblewrap.limits import Holding
 from sandbox_backends.bubblewrap.program import Program, find_bwrap, require_python
 from sandbox_backends.bubblewrap.system import HOME
 from sandbox_backends.bubblewrap.trial import explain, try_out
-from sandbox_backends.cgroups import Ceilings, ControlGroup, find_hierarchies, held_group
+from sandbox_backends.cgroups import Ceilings, ControlGroup, held_group
 from sandbox_backends.contract import BackendSettings, Enforces, Limits, Network, Probe, SandboxSession, SandboxSpec
 from sandbox_backends.environment import of_hard_place
 from sandbox_backends.errors import BackendUnavailableError
+from sandbox_backends.hierarchies import find_hierarchies
 from sandbox_backends.launch import RunnerProcess, launch
 from sandbox_backends.network import PROXY_URL, egress
 from sandbox_backends.owner import Owner, stage_runner
@@ -56,9 +57,7 @@ class BubblewrapBackend:
         return Probe(
             usable=True,
             reason=" ".join(missing),
-            remedy="Run the controller as root, or take the docker backend, where such bounds are needed."
-            if missing
-            else "",
+            remedy=self._holding.mend if missing else "",
             version=f"bwrap {program.version}, Python {python}",
         )
 

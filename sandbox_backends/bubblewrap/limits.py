@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from sandbox_backends.cgroups import Ceilings, Hierarchies
+from sandbox_backends.cgroups import Ceilings
 from sandbox_backends.contract import Enforces, Limits, SandboxSpec
 from sandbox_backends.errors import UnsupportedSpecError
+from sandbox_backends.hierarchies import Hierarchies
 
 TMP_BYTES = 256 << 20
 OPEN_FILES = 65_536
@@ -32,6 +33,13 @@ class Holding:
     def enforces(self) -> Enforces:
         """MEMORY, PROCESSES and CPU, as far as they hold for a session as a whole."""
         return self.groups.enforces | (Enforces.PROCESSES if self.by_namespace else Enforces.NOTHING)
+
+    @property
+    def mend(self) -> str:
+        """Where the bounds that are missing here are to be had."""
+        if os.geteuid() == 0:
+            return "Mount the control groups so that they can be written, or take the docker backend."
+        return "Run the controller as root, or take the docker backend."
 
     def tmp_bytes(self, spec: SandboxSpec, ceilings: Ceilings, count: int) -> int:
         """The size of each of ``count`` directories in memory. Raises UnsupportedSpecError."""

@@ -42,7 +42,7 @@ async def try_out(program: Program, settings: BackendSettings) -> str:
 
 def explain(said: str) -> tuple[str, str]:
     """(reason, remedy) for what bwrap said when it failed, with a look at the settings it may fail for. Blocks."""
-    last = said.strip().splitlines()[-1].removeprefix("bwrap: ") if said.strip() else "it said nothing"
+    last = said.strip().splitlines()[-1].removeprefix("bwrap: ").split(". ")[0] if said.strip() else "it said nothing"
     if "No module named" in said:
         return f"Python in the sandbox is not complete ({last}).", "apt-get install python3"
     if "mount proc" in said:
