@@ -7,32 +7,20 @@ name only after ``smoke.sh`` passed inside it.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 from sandbox_backends.contract import BackendSettings
+from sandbox_backends.docker.engine import Engine
 from sandbox_backends.errors import BackendUnavailableError
+from sandbox_backends.images import engine as images_in
 from sandbox_backends.images.assemble import from_debootstrap, from_dockerfile
 from sandbox_backends.images.debootstrap import OnProgress
-from sandbox_backends.images.engine import in_engine
-from sandbox_backends.images.recipe import IMAGE_LABEL, RECIPE_LABEL, Recipe, load_recipe
+from sandbox_backends.images.engine import ImageInfo
+from sandbox_backends.images.recipe import Recipe, load_recipe
 
-SMOKE_TIMEOUT_S = 60
+__all__ = ["ImageInfo", "Method", "build", "list_images", "remove_image"]
 
 Method = Literal["debootstrap", "docker"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImageInfo:
-    id: str
-    tags: tuple[str, ...]
-    size_bytes: int
-    created: str
-    """As the engine writes it, RFC 3339."""
-    current: bool
-    """Made from the recipe of this version."""
 
 
 async def build(
@@ -52,97 +40,30 @@ async def build(
     leaves nothing behind but, by ``docker``, the engine's own cache of the first steps.
     """
     own = await asyncio.to_thread(load_recipe)
-    recipe = recipe or own
+    made_from = recipe or own
     name = settings.docker_image
-    present = await in_engine(settings, partial(_find, name=name, recipe=recipe))
+    engine = Engine(settings.docker_url)
+    present = await images_in.ask(engine, lambda client: images_in.find(client, name, made_from))
     if present is not None and present.current and not force:
         on_progress(f"{name} is up to date")
         return present
     if how == "debootstrap":
-        image_id = await from_debootstrap(settings, recipe, on_progress)
+        image_id = await from_debootstrap(engine, made_from, settings.host_env, on_progress)
     else:
-        image_id = await from_dockerfile(settings, recipe, base, on_progress)
+        image_id = await from_dockerfile(engine, made_from, base, on_progress)
     on_progress("trying the image")
-    return await in_engine(settings, partial(_try_and_name, image_id=image_id, name=name, recipe=recipe))
+    made = await images_in.ask(engine, lambda client: images_in.try_and_name(client, image_id, name, made_from))
+    if made is None:
+        raise BackendUnavailableError(f"Somebody removed {name} as it was made.", "Build it again.")
+    return made
 
 
 async def list_images(settings: BackendSettings) -> tuple[ImageInfo, ...]:
     """The sandbox images that the engine has, the newest first."""
     recipe = await asyncio.to_thread(load_recipe)
-
-    def ours(client: Any) -> tuple[ImageInfo, ...]:
-        found = [_info(image, recipe) for image in client.images.list(filters={"label": IMAGE_LABEL})]
-        return tuple(sorted(found, key=lambda image: image.created, reverse=True))
-
-    return await in_engine(settings, ours)
+    return await images_in.ask(Engine(settings.docker_url), lambda client: images_in.ours(client, recipe))
 
 
 async def remove_image(settings: BackendSettings, reference: str) -> None:
     """Remove a sandbox image by name or id. Another image is refused, and one that a container uses too."""
-
-    def remove(client: Any) -> None:
-        if IMAGE_LABEL not in client.images.get(reference).labels:
-            raise BackendUnavailableError(f"{reference} is not a sandbox image:", "see bubbles sandbox image ls.")
-        client.images.remove(reference)
-
-    await in_engine(settings, remove)
-
-
-def _info(image: Any, recipe: Recipe) -> ImageInfo:
-    return ImageInfo(
-        id=image.id,
-        tags=tuple(image.tags),
-        size_bytes=image.attrs["Size"],
-        created=image.attrs["Created"],
-        current=image.labels.get(RECIPE_LABEL) == recipe.hash,
-    )
-
-
-def _find(client: Any, name: str, recipe: Recipe) -> ImageInfo | None:
-    from docker.errors import ImageNotFound
-
-    try:
-        return _info(client.images.get(name), recipe)
-    except ImageNotFound:
-        return None
-
-
-def _try_and_name(client: Any, image_id: str, name: str, recipe: Recipe) -> ImageInfo:
-    from docker.errors import APIError
-
-    before = _find(client, name, recipe)
-    try:
-        _try(client, image_id, recipe.smoke)
-        repository, _, tag = name.rpartition(":") if ":" in name.rpartition("/")[2] else (name, "", "latest")
-        client.api.tag(image_id, repository, tag)
-    except BaseException:
-        with contextlib.suppress(APIError):
-            client.images.remove(image_id)
-        raise
-    if before is not None and before.id != image_id:
-        with contextlib.suppress(APIError):  # it has another name, or a container still runs from it
-            client.images.remove(before.id)
-    return _info(client.images.get(image_id), recipe)
-
-
-def _try(client: Any, image_id: str, smoke: str) -> None:
-    container = client.containers.create(
-        image_id,
-        ["/bin/sh", "-c", smoke],
-        network_mode="none",
-        cap_drop=["ALL"],
-        security_opt=["no-new-privileges"],
-        read_only=True,
-        tmpfs={"/tmp": ""},
-        init=True,
-    )
-    try:
-        container.start()
-        status = container.wait(timeout=SMOKE_TIMEOUT_S)["StatusCode"]
-        if status != 0:
-            said = container.logs(tail=3).decode(errors="replace").strip()
-            raise BackendUnavailableError(
-                f"The image does not work ({said or status}):", "build it again with --force."
-            )
-    finally:
-        container.remove(force=True)
+    await images_in.ask(Engine(settings.docker_url), lambda client: images_in.remove(client, reference))

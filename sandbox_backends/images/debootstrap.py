@@ -44,17 +44,17 @@ OnProgress = Callable[[str], None]
 
 def require_debootstrap() -> None:
     """Raises ``BackendUnavailableError`` when a tree cannot be made here."""
-    other_way = "use --from docker"
+    other_way = "or use --from docker."
     if sys.platform != "linux":
-        raise BackendUnavailableError("debootstrap runs on Linux only:", f"{other_way}.")
+        raise BackendUnavailableError("debootstrap runs on Linux only.", "Use --from docker.")
     if shutil.which("debootstrap", path=SEARCH_PATH) is None:
-        remedy = f"apt-get install debootstrap, or {other_way}."
-        raise BackendUnavailableError("debootstrap is not installed:", remedy)
+        remedy = f"Install it (sudo apt-get install debootstrap), {other_way}"
+        raise BackendUnavailableError("debootstrap is not installed.", remedy)
     if not KEYRING.exists():
-        remedy = f"apt-get install debian-archive-keyring, or {other_way}."
-        raise BackendUnavailableError(f"Debian's signing keys are not in {KEYRING}:", remedy)
+        remedy = f"Install them (sudo apt-get install debian-archive-keyring), {other_way}"
+        raise BackendUnavailableError(f"Debian's signing keys are not in {KEYRING}.", remedy)
     if os.geteuid() != 0:
-        raise BackendUnavailableError("Making a Debian tree takes root:", f"run the command with sudo, or {other_way}.")
+        raise BackendUnavailableError("Making a Debian tree takes root.", f"Run the command with sudo, {other_way}")
 
 
 @contextlib.asynccontextmanager
@@ -145,4 +145,4 @@ async def _run(argv: Sequence[str], what: str, env: Mapping[str, str], lock: int
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
     if status:
-        raise BackendUnavailableError(f"{what} failed ({' · '.join(last)}):", "see that Debian's archive is reached.")
+        raise BackendUnavailableError(f"{what} failed ({' · '.join(last)}).", "See that Debian's archive is reached.")

@@ -39,7 +39,7 @@ class Recipe:
 def load_recipe() -> Recipe:
     folder = next((place for place in PLACES if place.is_dir()), None)
     if folder is None:
-        raise BackendUnavailableError("The recipe of the image (images/sandbox) is missing:", "install bubbles again.")
+        raise BackendUnavailableError("The recipe of the image (images/sandbox) is missing.", "Install bubbles again.")
     return Recipe(
         dockerfile=(folder / "Dockerfile").read_text(),
         smoke=(folder / "smoke.sh").read_text(),
