@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from sandbox_backends.contract import BackendSettings, Enforces, Probe, SandboxSession, SandboxSpec
+from sandbox_backends.contract import BackendSettings, Enforces, Network, Probe, SandboxSession, SandboxSpec
 from sandbox_backends.docker.ceilings import Ceilings, ceilings
 from sandbox_backends.docker.container import HOME, INSIDE_LINK, LABEL_DATA, LABEL_OWNER, Plan, lay
 from sandbox_backends.docker.engine import Engine, EngineInfo
@@ -79,6 +78,11 @@ class DockerBackend:
         info = await self._engine.info()
         refuse_beyond(spec, self.name, info.enforces, soft=False)
         self._check_runtime(info)
+        if spec.network is Network.ALLOWLIST and not info.shares_sockets(self._settings.docker_runtime):
+            raise UnsupportedSpecError(
+                "The docker sandbox cannot enforce network 'allowlist' here: the engine's containers cannot reach the "
+                "proxy's socket. Take network 'none' or 'full', or an engine and runtime of this kernel."
+            )
         limits = ceilings(spec.limits, info)
         image = await image_env(self._engine, self._settings.docker_image)
         async with in_thread(self._owner.sandbox(self.name, spec.session, roots)) as (ident, directory):
@@ -139,7 +143,7 @@ class DockerBackend:
 
     def _by_attach(self, info: EngineInfo) -> bool:
         if self._transport == "auto":
-            return info.desktop or sys.platform != "linux"
+            return not info.shares_sockets(self._settings.docker_runtime)
         return self._transport == "attach"
 
     def _on_refusal(self, session: str) -> Callable[[str], None]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import shutil
 import socket
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -39,7 +40,14 @@ class EngineInfo:
     cpu: bool
     n_cpus: int
     memory_bytes: int
-    runtimes: frozenset[str]
+    runtimes: Mapping[str, str]
+    """OCI runtimes by name, each with its program."""
+
+    def shares_sockets(self, runtime: str | None) -> bool:
+        """Whether a unix socket in a bind mount leads out of a container: not out of a kernel of its own."""
+        program = f"{runtime} {self.runtimes.get(runtime or '', '')}"
+        own_kernel = any(word in program for word in ("runsc", "gvisor", "kata"))
+        return sys.platform == "linux" and not self.desktop and not own_kernel
 
     @property
     def enforces(self) -> Enforces:
@@ -116,14 +124,14 @@ class Engine:
 
     def _call(self, work: Callable[[Any], T]) -> T:
         from docker.errors import APIError, DockerException
-        from requests.exceptions import RequestException
+        from urllib3.exceptions import HTTPError
 
         try:
             self._knock()
             return work(self._connected())
         except APIError:
             raise  # the engine answered
-        except (OSError, RequestException, DockerException) as error:
+        except (OSError, HTTPError, DockerException) as error:  # requests' own errors are OSErrors
             self._forget()
             raise self._unreachable(error) from error
 
@@ -214,5 +222,5 @@ def read_info(info: dict[str, Any], version: dict[str, Any]) -> EngineInfo:
         cpu=held and bool(info.get("CpuCfsQuota")),
         n_cpus=int(info.get("NCPU") or 1),
         memory_bytes=int(info.get("MemTotal") or 0),
-        runtimes=frozenset(info.get("Runtimes") or {}),
+        runtimes={name: str((row or {}).get("path", "")) for name, row in (info.get("Runtimes") or {}).items()},
     )

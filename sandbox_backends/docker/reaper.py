@@ -85,11 +85,13 @@ def data_dir_id(data_dir: Path) -> str:
 
 
 async def _list(engine: Engine, data_dir: Path) -> tuple[ContainerInfo, ...]:
-    def find(client: Any) -> tuple[ContainerInfo, ...]:
-        rows = client.containers(all=True, filters={"label": f"{LABEL_DATA}={data_dir_id(data_dir)}"})
-        return tuple(sorted((_info(row, data_dir) for row in rows), key=lambda found: found.created_s))
-
-    return await engine.ask(find)
+    try:
+        ours = await asyncio.to_thread(data_dir_id, data_dir)
+    except FileNotFoundError:
+        return ()  # no controller has ever worked here
+    rows = await engine.ask(lambda client: client.containers(all=True, filters={"label": f"{LABEL_DATA}={ours}"}))
+    found = await asyncio.to_thread(lambda: [_info(row, data_dir) for row in rows])
+    return tuple(sorted(found, key=lambda info: info.created_s))
 
 
 def _info(row: dict[str, Any], data_dir: Path) -> ContainerInfo:

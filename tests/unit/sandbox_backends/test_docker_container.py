@@ -36,7 +36,7 @@ INFO = EngineInfo(
     cpu=True,
     n_cpus=4,
     memory_bytes=16 << 30,
-    runtimes=frozenset({"runc"}),
+    runtimes={"runc": "runc", "safe": "/usr/bin/runsc"},
 )
 
 
@@ -198,6 +198,14 @@ def test_rootless_engine_on_cgroup_v1_enforces_no_limit() -> None:
     found = read_info(said, {"Version": "24", "ApiVersion": "1.43"})
     assert found.rootless
     assert not found.enforces & (Enforces.MEMORY | Enforces.PROCESSES | Enforces.CPU)
+
+
+def test_sockets_are_not_shared_with_a_kernel_of_its_own() -> None:
+    assert INFO.shares_sockets(None)
+    assert INFO.shares_sockets("runc")
+    assert not INFO.shares_sockets("safe")
+    assert not INFO.shares_sockets("kata-qemu")
+    assert not replace(INFO, desktop=True).shares_sockets(None)
 
 
 def event(action: str, **attributes: str) -> dict[str, Any]:
