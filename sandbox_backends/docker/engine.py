@@ -21,6 +21,10 @@ TIMEOUT_S = 60.0
 OLDEST_API = (1, 40)
 """Docker 19.03: the first whose bind mounts can leave out what is mounted below them."""
 
+NEWEST_API = (1, 44)
+"""What this was written for; a newer engine speaks it too."""
+THREADS = 16
+
 T = TypeVar("T")
 
 
@@ -119,7 +123,7 @@ class Engine:
 
     def _begin(self, work: Callable[[Any], T]) -> asyncio.Future[T]:
         if self._threads is None:
-            self._threads = ThreadPoolExecutor(max_workers=16, thread_name_prefix="docker")
+            self._threads = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="docker")
         return asyncio.get_running_loop().run_in_executor(self._threads, self._call, work)
 
     def _call(self, work: Callable[[Any], T]) -> T:
@@ -147,7 +151,7 @@ class Engine:
         with self._lock:
             if self._client is None:
                 path = self.socket_path
-                asking = _untrusting(APIClient(base_url=self.url, version="1.40", timeout=self._timeout_s))
+                asking = self._client_for(APIClient, "1.40")
                 try:
                     self._version = asking.version(api_version=False)
                 finally:
@@ -158,10 +162,13 @@ class Engine:
                         f"The Docker engine {self._version.get('Version')} at {path} is too old.",
                         "Install Docker 19.03 or newer.",
                     )
-                newest = min(api, (1, 44))
-                version = ".".join(map(str, newest))
-                self._client = _untrusting(APIClient(base_url=self.url, version=version, timeout=self._timeout_s))
+                self._client = self._client_for(APIClient, ".".join(map(str, min(api, NEWEST_API))))
             return self._client
+
+    def _client_for(self, kind: Any, api: str) -> Any:
+        client = kind(base_url=self.url, version=api, timeout=self._timeout_s, max_pool_size=THREADS)
+        client.trust_env = False  # REQUESTS_CA_BUNDLE and proxies in the environment say nothing about an engine
+        return client
 
     def _forget(self) -> None:
         """The engine went away: whatever answers next may be another."""
@@ -189,12 +196,6 @@ class Engine:
             f"The Docker engine at {where} does not answer as it should ({error}).",
             "Restart it: sudo systemctl restart docker",
         )
-
-
-def _untrusting(client: Any) -> Any:
-    """REQUESTS_CA_BUNDLE and proxy variables of the environment say nothing about an engine."""
-    client.trust_env = False
-    return client
 
 
 def _installed() -> bool:

@@ -21,20 +21,9 @@ async def fate(engine: Engine, container: str, started_s: float, image: str, com
     from docker.errors import DockerException
 
     def events(client: Any) -> list[dict[str, Any]]:
-        found = []
-        stream = client.events(
-            since=int(started_s) - 1,
-            until=int(time.time() + WAIT_S),
-            filters={"container": container, "type": "container"},
-            decode=True,
-        )
-        try:
-            for event in stream:
-                found.append(event)
-                if event.get("Action") == "destroy":
-                    break
-        finally:
-            stream.close()
+        found = _events(client, container, started_s, time.time())
+        if not _ended(found) and _is_there(client, container):
+            found = _events(client, container, started_s, time.time() + WAIT_S)  # it is about to be told
         return found
 
     try:
@@ -43,6 +32,35 @@ async def fate(engine: Engine, container: str, started_s: float, image: str, com
     except (BackendUnavailableError, DockerException, TimeoutError):
         return f"the Docker engine stopped or does not answer any more{_said(complaints)}"
     return f"{explain(found, image)}{_said(complaints)}"
+
+
+def _events(client: Any, container: str, since_s: float, until_s: float) -> list[dict[str, Any]]:
+    """Of this container, oldest first; to the last one it can have, or to a time that may be in the future."""
+    found: list[dict[str, Any]] = []
+    chosen = {"container": container, "type": "container"}
+    stream = client.events(since=f"{since_s - 1:.6f}", until=f"{until_s:.6f}", filters=chosen, decode=True)
+    try:
+        for event in stream:
+            found.append(event)
+            if event.get("Action") == "destroy":
+                break
+    finally:
+        stream.close()
+    return found
+
+
+def _ended(events: list[dict[str, Any]]) -> bool:
+    return any(event.get("Action") in ("die", "destroy") for event in events)
+
+
+def _is_there(client: Any, container: str) -> bool:
+    from docker.errors import NotFound
+
+    try:
+        client.inspect_container(container)
+    except NotFound:
+        return False
+    return True
 
 
 def explain(events: Iterable[dict[str, Any]], image: str) -> str:

@@ -20,6 +20,8 @@ from sandbox_backends.errors import BackendUnavailableError
 
 START_S = 60.0
 """How long a started container's runner may take to come to the door."""
+REMOVE_S = 30.0
+"""How long the engine may take to remove what it has begun to remove."""
 BUILD_IT = "Build it: bubbles sandbox image build"
 
 _log = logging.getLogger(__name__)
@@ -149,6 +151,6 @@ def remove_now(client: Any, container: str) -> None:
         if error.status_code != 409:  # the engine removes it already, since its main process has ended
             raise
         try:
-            client.wait(container, condition="removed")
+            client.wait(container, condition="removed", timeout=REMOVE_S)
         except NotFound:
             return
