@@ -182,13 +182,15 @@ class Runner:
         self.bridge_starts += 1
         if self.bridge_starts > BRIDGE_STARTS:
             return
+        argv = self.bridge_argv
+        if self.bridge_starts > 1:
+            self.bridge = os.posix_spawn(argv[0], argv, {}, setsid=True)
+            return
         ready, told = os.pipe()
         os.set_inheritable(told, True)
-        argv = [*self.bridge_argv, "--ready-fd", str(told)]
-        self.bridge = os.posix_spawn(argv[0], argv, {}, setsid=True)
+        self.bridge = os.posix_spawn(argv[0], [*argv, "--ready-fd", str(told)], {}, setsid=True)
         os.close(told)
-        if self.bridge_starts == 1:
-            os.read(ready, 1)
+        os.read(ready, 1)  # the first command already finds it listening
         os.close(ready)
 
     def spare(self) -> Set[int]:

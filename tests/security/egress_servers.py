@@ -17,7 +17,7 @@ from pathlib import Path
 
 from sandbox_backends.egress import AllowList, EgressLimits, EgressProxy
 
-BRIDGE = Path(__file__).parents[2] / "sandbox_backends" / "bridge.py"
+BRIDGE = Path(__file__).parents[2] / "sandbox_backends" / "runner" / "bridge.py"
 CONNECTS: list[tuple[str, int]] = []
 """Every internet address that this process has dialled, by Python's own audit of socket.connect."""
 

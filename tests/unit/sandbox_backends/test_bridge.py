@@ -22,7 +22,7 @@ from tests.needs import TESTER, need
 
 pytestmark = [pytest.mark.req("SBX-07"), pytest.mark.needs("linux")]
 
-BRIDGE = Path(__file__).parents[3] / "sandbox_backends" / "bridge.py"
+BRIDGE = Path(__file__).parents[3] / "sandbox_backends" / "runner" / "bridge.py"
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
