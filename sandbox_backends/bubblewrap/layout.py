@@ -67,8 +67,7 @@ def view_options(view: View, staged: Mapping[Path, Path]) -> list[str]:
     def bind(path: Path, inside: str, writable: bool = False) -> list[str]:
         return ["--bind" if writable else "--ro-bind", str(staged.get(path, path)), inside]
 
-    options = [*system_options(), "--proc", "/proc", "--dev", "/dev"]
-    options += proc_options() if view.host_root else []
+    options = [*system_options(), *proc_options(host_root=view.host_root), "--dev", "/dev"]
     modes = {"/tmp": "1777", "/dev/shm": "1777", "/run": "0755", HOME: "0700"}
     for memory in view.temporary:
         options += ["--perms", modes[memory], "--size", str(view.tmp_bytes), "--tmpfs", memory]

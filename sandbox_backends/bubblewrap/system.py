@@ -52,13 +52,19 @@ def system_options() -> list[str]:
     return [*options, "--symlink", "../proc/self/mounts", "/etc/mtab"]
 
 
-def proc_options() -> list[str]:
-    """What keeps uid 0 of the host, be it without capabilities, from ruling the host through /proc. Blocks on files.
+def proc_options(*, host_root: bool) -> list[str]:
+    """A /proc of the place's own pids, in which no setting of the kernel can be changed. Blocks on files.
 
-    Mode bits alone shut those files to everyone else, and uid 0 is their owner: it could set kernel.core_pattern, say.
-    (bwrap covers some of them, but not /proc/sys: it takes a directory that nobody may write to for safe.)
+    bwrap does not cover /proc/sys: it takes a directory that nobody may write to for safe. To an ordinary user some of
+    its own namespaces' settings, and pressure triggers, would be open. ``host_root``, uid 0 of the host, owns them
+    all, without a capability: it could set kernel.core_pattern and so rule the host. For it everything that mode bits
+    alone shut is covered.
     """
-    options: list[str] = []
+    options = ["--proc", "/proc"]
+    if not host_root:
+        for path in ("/proc/sys", "/proc/pressure"):
+            options += ["--ro-bind", path, path] if os.path.exists(path) else []
+        return options
     with os.scandir("/proc") as entries:
         for entry in sorted(entries, key=lambda entry: entry.name):
             if entry.name.isdigit() or entry.is_symlink():
