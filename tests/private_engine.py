@@ -6,6 +6,7 @@ Its image is a few links: what runs there is this machine's /usr, shown read-onl
 from __future__ import annotations
 
 import io
+import secrets
 import signal
 import socket
 import subprocess
@@ -26,6 +27,7 @@ class PrivateEngine:
     def __init__(self, base: Path) -> None:
         self.base = base
         self.url = f"unix://{base}/docker.sock"
+        self._name = f"bubbles.{secrets.token_hex(6)}"
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -45,7 +47,7 @@ class PrivateEngine:
             *("dockerd", "--data-root", f"{self.base}/data", "--exec-root", f"{self.base}/exec"),
             *("--pidfile", f"{self.base}/pid", "--host", self.url, "--bridge=none", "--iptables=false"),
             *("--ip-forward=false", "--log-level=warn", "--config-file", f"{self.base}/daemon.json"),
-            *("--containerd-namespace", self.base.name, "--containerd-plugins-namespace", f"p-{self.base.name}"),
+            *("--containerd-namespace", self._name, "--containerd-plugins-namespace", f"{self._name}.plugins"),
         ]
 
     def end(self, number: int = signal.SIGTERM) -> None:
