@@ -26,8 +26,8 @@ class Lease:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Kept:
-    backend: str
-    spec: SandboxSpec
+    demand: tuple[str, SandboxSpec]
+    """Backend and spec that it was opened with."""
     ready: asyncio.Future[SandboxSession]
     task: asyncio.Task[None]
     stop: asyncio.Event = field(default_factory=asyncio.Event)
@@ -114,7 +114,7 @@ class Sandboxes:
             return ""
         if kept.ready.done() and (lost := kept.ready.result().lost) is not None:
             return lost
-        if (kept.backend, kept.spec) != (backend, spec):
+        if kept.demand != (backend, spec):
             return "its settings have changed"
         return None
 
@@ -122,7 +122,7 @@ class Sandboxes:
         ready: asyncio.Future[SandboxSession] = asyncio.get_running_loop().create_future()
         stop = asyncio.Event()
         task = self._tasks.create_task(self._keep(backend, spec, ready, stop))
-        kept = _Kept(backend=backend, spec=spec, ready=ready, task=task, stop=stop)
+        kept = _Kept(demand=(backend, spec), ready=ready, task=task, stop=stop)
         self._kept[spec.session] = kept
         return kept
 

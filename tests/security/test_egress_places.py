@@ -114,4 +114,4 @@ async def test_allow_list_that_cannot_be_read_is_refused_before_anything_opens(b
 async def test_full_network_is_the_hosts_or_the_engines(bench: Bench, name: str) -> None:
     async with bench.open(name, bench.spec(network=Network.FULL)) as session:
         routes = await session.exec(ExecRequest(argv=("cat", "/proc/net/route"), timeout_s=10))
-        assert len(routes.stdout.splitlines()) > 1 or name == "docker"
+        assert len(routes.stdout.splitlines()) > 1
