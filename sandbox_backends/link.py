@@ -153,9 +153,16 @@ class Link(asyncio.Protocol):
     ) -> Meta:
         return await self.result(self.begin(kind, meta, data, sink=sink, budget=budget), within_s)
 
-    async def send(self, kind: int, call: Call, meta: Meta, data: bytes = b"") -> None:
-        """A further frame of a request, when the stream has room for it."""
-        await self._writable.wait()
+    async def send(self, kind: int, call: Call, meta: Meta, data: bytes = b"", *, within_s: float = 60.0) -> None:
+        """A further frame of a request, when the stream has room for it.
+
+        The runner takes what comes at once, whatever its commands do: past ``within_s`` the sandbox counts as lost.
+        """
+        if not self._writable.is_set():
+            try:
+                await asyncio.wait_for(self._writable.wait(), within_s)
+            except TimeoutError:
+                raise self._break(SandboxLostError(f"the sandbox did not answer within {within_s:.0f} s")) from None
         if self.lost is not None:
             raise self.lost
         self._send(kind, call.request, meta, data)
