@@ -12,7 +12,7 @@ from typing import Literal
 
 from sandbox_backends.contract import BackendSettings, Enforces, Network, Probe, SandboxSession, SandboxSpec
 from sandbox_backends.docker.ceilings import Ceilings, ceilings
-from sandbox_backends.docker.container import HOME, INSIDE_LINK, LABEL_DATA, LABEL_OWNER, Plan, lay
+from sandbox_backends.docker.container import HOME, INSIDE_LINK, LABEL_DATA, LABEL_OWNER, Plan, lay, refuse_clash
 from sandbox_backends.docker.engine import Engine, EngineInfo
 from sandbox_backends.docker.image import image_env
 from sandbox_backends.docker.reaper import data_dir_id
@@ -73,8 +73,7 @@ class DockerBackend:
     async def open(self, spec: SandboxSpec) -> AsyncIterator[SandboxSession]:
         spec = await asyncio.to_thread(resolve_spec, spec, self._settings)
         roots = tuple(str(root.path) for root in spec.roots)
-        if HOME in roots:
-            raise UnsupportedSpecError(f"Root {HOME} is the home in a docker sandbox: take a directory below it.")
+        refuse_clash(spec)
         info = await self._engine.info()
         refuse_beyond(spec, self.name, info.enforces, soft=False)
         self._check_runtime(info)

@@ -11,6 +11,7 @@ from typing import Any
 from sandbox_backends.contract import Network, SandboxSpec
 from sandbox_backends.docker.ceilings import Ceilings
 from sandbox_backends.docker.doorway import SOCKET, TOKEN
+from sandbox_backends.errors import UnsupportedSpecError
 
 HOME = "/home/agent"
 HOSTNAME = "sandbox"
@@ -73,6 +74,12 @@ class Plan:
             str(limits),
         ]
         return hashlib.sha256(json.dumps([roots, str(spec.home), *kind]).encode()).hexdigest()[:16]
+
+
+def refuse_clash(spec: SandboxSpec) -> None:
+    """Raises UnsupportedSpecError for a root at a place that the container has for something else."""
+    if any(str(root.path) == HOME for root in spec.roots):
+        raise UnsupportedSpecError(f"Root {HOME} is the home in a docker sandbox: take a directory below it.")
 
 
 def lay(plan: Plan) -> None:

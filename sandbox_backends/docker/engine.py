@@ -166,7 +166,9 @@ class Engine:
             return self._client
 
     def _client_for(self, kind: Any, api: str) -> Any:
-        client = kind(base_url=self.url, version=api, timeout=self._timeout_s, max_pool_size=THREADS)
+        client = kind(base_url=self.url, version=api, timeout=self._timeout_s)
+        # docker-py keeps a connection for each URL, which is of no use when every container has its own.
+        client.headers["Connection"] = "close"
         client.trust_env = False  # REQUESTS_CA_BUNDLE and proxies in the environment say nothing about an engine
         return client
 
