@@ -122,7 +122,7 @@ class DockerBackend:
             image=settings.docker_image,
             user=user,
             peer_uid=os.stat(self._engine.socket_path).st_uid if info.rootless else who.uid,
-            home=spec.home or directory / "home",
+            home=spec.home,
             ceilings=limits,
             directory=directory,
             lib=stage_runner(settings.data_dir),
@@ -134,10 +134,6 @@ class DockerBackend:
             labels=((LABEL_DATA, data_dir_id(settings.data_dir)), (LABEL_OWNER, self._owner.id)),
         )
         lay(plan)
-        if spec.home is None:
-            plan.home.mkdir(mode=0o700)
-            if who.dropped:
-                os.chown(plan.home, who.uid, who.gid)
         return plan, who
 
     def _by_attach(self, info: EngineInfo) -> bool:

@@ -13,7 +13,8 @@ DEFAULT_MEMORY = 2048 * MIB
 """Or half of what the engine's machine has, where that is less."""
 DEFAULT_PIDS = 512
 DEFAULT_OPEN_FILES = 16384
-DEFAULT_TMP, DEFAULT_SHM, DEFAULT_RUN = 256 * MIB, 64 * MIB, 16 * MIB
+DEFAULT_TMP, DEFAULT_SHM, DEFAULT_RUN, DEFAULT_HOME = 256 * MIB, 64 * MIB, 16 * MIB, 256 * MIB
+"""The home counts when it is thrown away with the session; one that lasts lies on disk."""
 LEFT_FOR_PROCESSES = 4
 """Temporary directories may hold all but one part in so many of the memory limit."""
 
@@ -28,6 +29,7 @@ class Ceilings:
     tmp: int
     shm: int
     run: int
+    home: int
     open_files: int
 
     @property
@@ -47,16 +49,17 @@ def ceilings(limits: Limits, info: EngineInfo) -> Ceilings:
     further command is killed.
     """
     memory = limits.memory_bytes or min(DEFAULT_MEMORY, max(info.memory_bytes // 2, 256 * MIB))
-    tmp, shm, run = DEFAULT_TMP, DEFAULT_SHM, DEFAULT_RUN
+    tmp, shm, run, home = DEFAULT_TMP, DEFAULT_SHM, DEFAULT_RUN, DEFAULT_HOME
     if limits.tmp_bytes is not None:
-        tmp = shm = run = limits.tmp_bytes
-        if info.memory and tmp + shm + run > memory - memory // LEFT_FOR_PROCESSES:
+        tmp = shm = run = home = limits.tmp_bytes
+        if info.memory and tmp + shm + run + home > memory - memory // LEFT_FOR_PROCESSES:
             raise UnsupportedSpecError(
-                f"Three temporary directories of {tmp} bytes (tmp_bytes) do not fit into {memory} bytes of memory, "
-                f"which they use: allow at most {memory // LEFT_FOR_PROCESSES}, or raise memory_bytes."
+                f"Four temporary directories of {tmp} bytes (tmp_bytes) do not fit into {memory} bytes of memory, "
+                f"which they use: allow at most {memory * 3 // 16}, or raise memory_bytes."
             )
     elif info.memory:
         tmp, shm, run = min(tmp, memory // 4), min(shm, memory // 8), min(run, memory // 16)
+        home = min(home, memory // 4)
     held = info.enforces
     return Ceilings(
         memory=memory if Enforces.MEMORY in held else None,
@@ -65,5 +68,6 @@ def ceilings(limits: Limits, info: EngineInfo) -> Ceilings:
         tmp=tmp,
         shm=shm,
         run=run,
+        home=home,
         open_files=limits.open_files or DEFAULT_OPEN_FILES,
     )

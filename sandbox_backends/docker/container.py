@@ -41,7 +41,8 @@ class Plan:
     """As numbered inside."""
     peer_uid: int
     """As whom the host sees it."""
-    home: Path
+    home: Path | None
+    """``None``: in memory, gone with the container."""
     ceilings: Ceilings
     directory: Path
     """The session's own, with what :func:`lay` put there."""
@@ -149,10 +150,7 @@ def _host_config(plan: Plan) -> dict[str, Any]:
         "LogConfig": {"Type": "none"},
         "ExtraHosts": [f"{HOSTNAME}:127.0.0.1"],
         "ShmSize": limits.shm,
-        "Tmpfs": {
-            "/tmp": f"rw,exec,nosuid,nodev,size={limits.tmp},mode=1777",
-            "/run": f"rw,noexec,nosuid,nodev,size={limits.run},mode=755",
-        },
+        "Tmpfs": _tmpfs(plan),
         "Mounts": _mounts(plan),
         "Memory": limits.memory or 0,
         "MemorySwap": limits.memory or 0,  # memory and swap together: no swap
@@ -168,14 +166,26 @@ def _host_config(plan: Plan) -> dict[str, Any]:
     return config
 
 
+def _tmpfs(plan: Plan) -> dict[str, str]:
+    limits, (uid, gid) = plan.ceilings, plan.user
+    made = {
+        "/tmp": f"rw,exec,nosuid,nodev,size={limits.tmp},mode=1777",
+        "/run": f"rw,noexec,nosuid,nodev,size={limits.run},mode=755",
+    }
+    if plan.home is None:
+        made[HOME] = f"rw,exec,nosuid,nodev,size={limits.home},mode=700,uid={uid},gid={gid}"
+    return made
+
+
 def _mounts(plan: Plan) -> list[dict[str, Any]]:
     """Bind mounts. ``Mounts``, not ``Binds``: a missing source is an error then, not a new directory of root's."""
     mounts = [
         _bind(plan.lib, INSIDE_LIB, writable=False),
         _bind(plan.directory / "etc" / "passwd", "/etc/passwd", writable=False),
         _bind(plan.directory / "etc" / "group", "/etc/group", writable=False),
-        _bind(plan.home, HOME, writable=True),
     ]
+    if plan.home is not None:
+        mounts.append(_bind(plan.home, HOME, writable=True))
     if not plan.stdio or plan.spec.network is Network.ALLOWLIST:
         mounts.append(_bind(plan.link, INSIDE_LINK, writable=False))
     if _below_closed(plan):

@@ -222,6 +222,15 @@ def reap_now() -> List[Tuple[int, int]]:
         ended.append((pid, status))
 
 
+def expose(pid: int) -> None:
+    """Make this process and what it starts the kernel's first choice when memory runs out, before the runner."""
+    try:
+        with open("/proc/%d/oom_score_adj" % pid, "wb", buffering=0) as score:
+            score.write(b"500")
+    except OSError:
+        pass
+
+
 def send_signal(pid: int, number: int) -> None:
     """kill(2) that does not mind a process that is gone."""
     try:

@@ -14,7 +14,7 @@ import time
 from . import kernel, wire
 from .connection import Connection, Disconnected
 from .files import UMASK, Confined, FileWrite, describe
-from .processes import NOT_STARTED, Command, end_descendants, end_tree, reap_now, send_signal
+from .processes import NOT_STARTED, Command, end_descendants, end_tree, expose, reap_now, send_signal
 from .wire import Failure
 
 TYPE_CHECKING = False  # typing itself costs every place a megabyte and some milliseconds
@@ -190,8 +190,10 @@ class Runner:
         os.set_inheritable(told, True)
         self.bridge = os.posix_spawn(argv[0], [*argv, "--ready-fd", str(told)], {}, setsid=True)
         os.close(told)
-        os.read(ready, 1)  # the first command already finds it listening
+        listening = os.read(ready, 1)  # so the first command already finds it
         os.close(ready)
+        if not listening:
+            raise Failure("io", "the way to the egress proxy could not be opened inside")
 
     def spare(self) -> Set[int]:
         """Processes that a command's end must not touch."""
@@ -233,6 +235,8 @@ class Runner:
         finally:
             os.close(cwd)
             os.chdir("/")
+        if self.hard:
+            expose(command.pid)
         self.commands[request] = self.leaders[command.pid] = command
         if not self.connection.pressed:
             for fd in command.outputs:

@@ -171,9 +171,9 @@ def test_full_temporary_directories_leave_memory_to_processes(memory: int | None
 
 @pytest.mark.req("SBX-08")
 def test_temporary_directories_that_do_not_fit_into_memory_are_refused() -> None:
-    assert ceilings(Limits(memory_bytes=64 * MIB, tmp_bytes=16 * MIB), INFO).tmp == 16 * MIB
+    assert ceilings(Limits(memory_bytes=64 * MIB, tmp_bytes=12 * MIB), INFO).tmp == 12 * MIB
     with pytest.raises(UnsupportedSpecError, match="raise memory_bytes"):
-        ceilings(Limits(memory_bytes=64 * MIB, tmp_bytes=17 * MIB), INFO)
+        ceilings(Limits(memory_bytes=64 * MIB, tmp_bytes=13 * MIB), INFO)
 
 
 def test_more_processors_than_there_are_is_all_of_them() -> None:
