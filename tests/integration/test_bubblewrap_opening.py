@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pwd
 import shutil
 import subprocess
 import sys
@@ -21,9 +22,12 @@ from sandbox_backends.contract import ExecRequest, Root, SandboxSpec
 from sandbox_backends.errors import BackendUnavailableError
 from sandbox_backends.hierarchies import TOP, find_hierarchies
 from tests.as_tester import command_as_tester, environment, interpreter
+from tests.needs import TESTER
 from tests.places import Bench, make_bench
+from tests.processes import below
 
 pytestmark = pytest.mark.needs("bubblewrap")
+SHOWN = ("environ", "cmdline")
 PROBE = """
 import asyncio, os, sys, tempfile
 from pathlib import Path
@@ -209,6 +213,31 @@ async def test_odd_names_of_directories_are_taken_literally(bench: Bench, odd: s
     assert (home / "there").exists()
 
 
+@pytest.mark.needs("tester", "git")
+async def test_git_does_not_mind_a_repository_of_another_user_inside(bench: Bench) -> None:
+    tester, other = pwd.getpwnam(TESTER), bench.base / "other"
+    await asyncio.to_thread(subprocess.run, ["git", "init", "-q", str(other)], check=True)
+    os.chown(bench.project, tester.pw_uid, tester.pw_gid)
+    roots = (Root(path=bench.project), Root(path=other, writable=False))
+    async with bench.open("bubblewrap", SandboxSpec(session="s", roots=roots)) as session:
+        result = await session.exec(ExecRequest(argv=("git", "-C", str(other), "status", "--short"), timeout_s=10))
+        assert result.ok, result.stderr
+
+
+async def test_no_process_of_a_sandbox_carries_the_controllers_environment(bench: Bench) -> None:
+    """Not on the host either, where another session of the same user could look."""
+    told = backend(bench, host_env={"PATH": os.environ["PATH"], "ANTHROPIC_API_KEY": "host-secret"})
+    async with told.open(bench.spec(env={"TOKEN": "spec-secret"})) as session:
+        assert (await session.exec(ExecRequest(argv=("true",), timeout_s=10))).ok
+        processes = await asyncio.to_thread(below)
+        shown = await asyncio.to_thread(
+            lambda: b"".join(Path(f"/proc/{one.pid}/{what}").read_bytes() for one in processes for what in SHOWN)
+        )
+    assert len(processes) >= 2
+    assert b"secret" not in shown
+    assert os.fsencode(bench.project) not in shown
+
+
 def left_behind(bench: Bench, key: str) -> list[str]:
     groups = [mount / TOP for mount in set(find_hierarchies().controllers.values())]
     found = [path.name for top in groups if top.exists() for path in top.iterdir() if path.name.startswith(f"{key}-")]
@@ -216,24 +245,11 @@ def left_behind(bench: Bench, key: str) -> list[str]:
     return found + [name for name in run if name != "owners" and not name.startswith("runner-")]
 
 
-def descendants() -> list[str]:
-    me, found = str(os.getpid()), []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
-            except OSError:
-                continue
-            if fields[1] == me and fields[0] != "Z":
-                found.append((entry / "cmdline").read_text())
-    return found
-
-
 async def test_opening_that_is_cancelled_at_any_moment_leaves_nothing(bench: Bench) -> None:
     key = f"cancel{os.getpid()}"
     async with bench.open("bubblewrap", bench.spec(session=key)):
         pass
-    before = await asyncio.to_thread(descendants)
+    before = await asyncio.to_thread(below)
     for number in range(40):
         place = bench.open("bubblewrap", bench.spec(session=key))
         opening = asyncio.create_task(place.__aenter__())
@@ -243,7 +259,7 @@ async def test_opening_that_is_cancelled_at_any_moment_leaves_nothing(bench: Ben
         if not opening.cancelled():
             await place.__aexit__(None, None, None)
     assert await asyncio.to_thread(left_behind, bench, key) == []
-    assert await asyncio.to_thread(descendants) == before
+    assert await asyncio.to_thread(below) == before
 
 
 async def test_opening_that_takes_too_long_leaves_nothing(bench: Bench) -> None:
