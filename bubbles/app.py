@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,7 @@ from sandbox_backends.owner import Owner, check_key
 from sandbox_backends.registry import create_backend
 
 SESSION_HOMES = "session_homes"
+OnRefusal = Callable[[str, str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +56,7 @@ class Workshop:
         return self.settings.data_dir / SESSION_HOMES / check_key(session)
 
 
-def backend_settings(settings: Settings) -> BackendSettings:
+def backend_settings(settings: Settings, on_refusal: OnRefusal | None = None) -> BackendSettings:
     chosen = settings.tools.sandbox
     return BackendSettings(
         data_dir=settings.data_dir,
@@ -65,15 +66,19 @@ def backend_settings(settings: Settings) -> BackendSettings:
         docker_url=chosen.docker.url,
         docker_image=chosen.docker.image,
         docker_runtime=chosen.docker.runtime,
+        on_refusal=on_refusal,
     )
 
 
 @contextmanager
-def workshop(settings: Settings) -> Iterator[Workshop]:
-    """A workshop for as long as the context lasts; this process then owns the sandboxes it opens."""
+def workshop(settings: Settings, on_refusal: OnRefusal | None = None) -> Iterator[Workshop]:
+    """A workshop for as long as the context lasts; this process then owns the sandboxes it opens.
+
+    ``on_refusal(session, sentence)`` is told of every connection that an allow-list refused.
+    """
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     owner = Owner(settings.data_dir)
     try:
-        yield Workshop(settings=settings, backends=backend_settings(settings), owner=owner)
+        yield Workshop(settings=settings, backends=backend_settings(settings, on_refusal), owner=owner)
     finally:
         owner.close()

@@ -24,6 +24,8 @@ app.command("doctor")(doctor)
 
 DEFAULT_TIMEOUT_S = 3600.0
 MAX_STDIN_BYTES = 64 << 20
+MAX_REFUSALS = 20
+"""A command that tries a thousand hosts must not fill the screen."""
 STATUS_TIMED_OUT = 124
 STATUS_OOM = 137
 
@@ -89,7 +91,14 @@ def exec_(
     from bubbles.app import workshop
     from bubbles.config.load import load_settings
 
-    with workshop(settings := load_settings()) as shop:
+    said: set[str] = set()
+
+    def refused(_: str, sentence: str) -> None:
+        if sentence not in said and len(said) < MAX_REFUSALS:
+            said.add(sentence)
+            complain(sentence)
+
+    with workshop(settings := load_settings(), refused) as shop:
         for warning in settings.warnings:
             complain(warning)
         spec = shop.spec(

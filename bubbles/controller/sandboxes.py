@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
+from weakref import WeakValueDictionary
 
 from sandbox_backends.contract import SandboxBackend, SandboxSession, SandboxSpec
+from sandbox_backends.errors import SandboxLostError
 
 IDLE_S = 15 * 60.0
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +39,27 @@ class _Kept:
     users: int = 0
     idle: asyncio.TimerHandle | None = None
 
+    def unusable(self, demand: tuple[str, SandboxSpec]) -> str | None:
+        """Why another sandbox is needed ('' when nothing is lost by it, or that is known already), or None."""
+        if self.stop.is_set():
+            return ""
+        if not self.ready.done():
+            return None if self.demand == demand else ""
+        if self.ready.exception() is not None:
+            return ""
+        if (lost := self.ready.result().lost) is not None:
+            return lost
+        return None if self.demand == demand else "its settings have changed"
+
+    def let_go(self) -> None:
+        """Close it. Whoever still uses it finds it lost; an opening that goes on is cancelled."""
+        self.stop.set()
+        if self.idle is not None:
+            self.idle.cancel()
+        if not self.ready.done():
+            _fail(self.ready, SandboxLostError("the sandbox was closed before it had opened"))
+            self.task.cancel()
+
 
 class Sandboxes:
     """Use as an async context; leaving it closes every sandbox. All calls belong to one event loop."""
@@ -42,9 +68,10 @@ class Sandboxes:
         self._backend = backend
         self._idle_s = idle_s
         self._kept: dict[str, _Kept] = {}
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._resets: dict[str, str] = {}
         self._tasks = asyncio.TaskGroup()
+        self._ending = False
 
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
@@ -53,101 +80,112 @@ class Sandboxes:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._ending = True
         for kept in self._kept.values():
-            self._let_go(kept)
-        await self._tasks.__aexit__(kind, error, trace)
+            kept.let_go()
+        # Not told of the error: it would cancel what is closing, and wrap the error in a group.
+        await self._tasks.__aexit__(None, None, None)
 
     @asynccontextmanager
     async def use(self, backend: str, spec: SandboxSpec) -> AsyncIterator[Lease]:
-        """The sandbox of ``spec.session``, open; whatever ``backend.open`` raises is raised here and not retried."""
-        kept = await self._obtain(backend, spec)
-        kept.users += 1
-        if kept.idle is not None:
-            kept.idle.cancel()
-            kept.idle = None
-        try:
+        """The sandbox of ``spec.session``, open; whatever ``backend.open`` raises is raised here and not retried.
+
+        One that was opened for another demand is closed first, under whoever still uses it.
+        """
+        kept = await self._obtain((backend, spec))
+        with self._in_use(kept):
             session = await asyncio.shield(kept.ready)
             yield Lease(session=session, reset=self._resets.pop(spec.session, None))
-        finally:
-            kept.users -= 1
-            if kept.users == 0 and not kept.stop.is_set():
-                kept.idle = asyncio.get_running_loop().call_later(self._idle_s, self._reap, kept)
 
     def open_ahead(self, backend: str, spec: SandboxSpec) -> None:
         """Begin to open the sandbox now, so that the first tool call need not wait for it (SBX-12)."""
 
         async def open_it() -> None:
             try:
-                async with self.use(backend, spec):
-                    pass
+                kept = await self._obtain((backend, spec))
+                with self._in_use(kept):
+                    await asyncio.shield(kept.ready)
             except Exception:  # noqa: BLE001 - whoever needs the sandbox opens it again and is told
                 return
 
-        self._tasks.create_task(open_it())
+        if not self._ending:
+            self._tasks.create_task(open_it())
 
     async def close(self, session: str) -> None:
-        """Close the sandbox of one session, if one is open."""
-        kept = self._kept.pop(session, None)
+        """Close the sandbox of one session, if one is open. The next one comes without a word of it."""
+        kept = self._kept.get(session)
         if kept is not None:
-            self._let_go(kept)
+            kept.let_go()
             await asyncio.wait({kept.task})
+        self._resets.pop(session, None)
 
-    async def _obtain(self, backend: str, spec: SandboxSpec) -> _Kept:
-        async with self._locks.setdefault(spec.session, asyncio.Lock()):
-            kept = self._kept.get(spec.session)
-            if kept is not None:
-                why = self._unusable(kept, backend, spec)
+    async def _obtain(self, demand: tuple[str, SandboxSpec]) -> _Kept:
+        session = demand[1].session
+        async with self._locks.setdefault(session, asyncio.Lock()):
+            while (kept := self._kept.get(session)) is not None:
+                why = kept.unusable(demand)
                 if why is None:
                     return kept
-                self._let_go(kept)
-                await asyncio.wait({kept.task})
                 if why:
-                    self._resets[spec.session] = why
-            return self._open(backend, spec)
+                    self._resets.setdefault(session, why)
+                kept.let_go()
+                await asyncio.wait({kept.task})
+                self._forget(kept)
+            return self._open(demand)
 
-    @staticmethod
-    def _unusable(kept: _Kept, backend: str, spec: SandboxSpec) -> str | None:
-        """Why another sandbox is needed ('' when nothing was lost by it), or None."""
-        if kept.stop.is_set():
-            return "it was idle and has been closed"
-        if kept.ready.done() and (kept.ready.cancelled() or kept.ready.exception() is not None):
-            return ""
-        if kept.ready.done() and (lost := kept.ready.result().lost) is not None:
-            return lost
-        if kept.demand != (backend, spec):
-            return "its settings have changed"
-        return None
-
-    def _open(self, backend: str, spec: SandboxSpec) -> _Kept:
+    def _open(self, demand: tuple[str, SandboxSpec]) -> _Kept:
+        if self._ending:
+            raise SandboxLostError("no sandbox is opened any more: the program is ending")
         ready: asyncio.Future[SandboxSession] = asyncio.get_running_loop().create_future()
         stop = asyncio.Event()
-        task = self._tasks.create_task(self._keep(backend, spec, ready, stop))
-        kept = _Kept(demand=(backend, spec), ready=ready, task=task, stop=stop)
-        self._kept[spec.session] = kept
+        task = self._tasks.create_task(self._keep(demand, ready, stop))
+        kept = self._kept[demand[1].session] = _Kept(demand=demand, ready=ready, task=task, stop=stop)
+        task.add_done_callback(lambda _: self._forget(kept))
         return kept
 
     async def _keep(
-        self, backend: str, spec: SandboxSpec, ready: asyncio.Future[SandboxSession], stop: asyncio.Event
+        self, demand: tuple[str, SandboxSpec], ready: asyncio.Future[SandboxSession], stop: asyncio.Event
     ) -> None:
         """Enter and leave the backend's context in one task, as contexts demand."""
+        backend, spec = demand
         try:
             async with self._backend(backend).open(spec) as session:
-                ready.set_result(session)
+                if not ready.done():
+                    ready.set_result(session)
                 await stop.wait()
         except asyncio.CancelledError:
-            ready.cancel()
+            _fail(ready, SandboxLostError("the sandbox was closed before it had opened"))
             raise
         except Exception as error:  # noqa: BLE001 - handed to every caller that waits for this sandbox
-            if not ready.done():
-                ready.set_exception(error)
-                ready.exception()  # nobody may be waiting
+            if ready.done():
+                _log.warning("the sandbox of session %s did not close as it should", spec.session, exc_info=error)
+            _fail(ready, error)
 
-    def _reap(self, kept: _Kept) -> None:
-        if kept.users == 0:
-            self._let_go(kept)
+    def _forget(self, kept: _Kept) -> None:
+        session = kept.demand[1].session
+        if self._kept.get(session) is kept:
+            del self._kept[session]
 
-    @staticmethod
-    def _let_go(kept: _Kept) -> None:
+    @contextmanager
+    def _in_use(self, kept: _Kept) -> Iterator[None]:
+        kept.users += 1
         if kept.idle is not None:
             kept.idle.cancel()
-        kept.stop.set()
+        try:
+            yield
+        finally:
+            kept.users -= 1
+            if kept.users == 0 and not kept.stop.is_set() and not kept.task.done():
+                kept.idle = asyncio.get_running_loop().call_later(self._idle_s, self._reap, kept)
+
+    def _reap(self, kept: _Kept) -> None:
+        """Close one that has been idle. Nothing is to be told of one that never opened."""
+        if kept.ready.done() and kept.ready.exception() is None:
+            self._resets.setdefault(kept.demand[1].session, "it was idle and has been closed")
+        kept.let_go()
+
+
+def _fail(ready: asyncio.Future[SandboxSession], error: Exception) -> None:
+    if not ready.done():
+        ready.set_exception(error)
+        ready.exception()  # nobody may be waiting
