@@ -62,7 +62,10 @@ class _Kept:
 
 
 class Sandboxes:
-    """Use as an async context; leaving it closes every sandbox. All calls belong to one event loop."""
+    """Use as an async context; leaving it closes every sandbox. All calls belong to one event loop.
+
+    ``backend`` makes the one of a name, in a thread: its module may be large, and it looks at the host.
+    """
 
     def __init__(self, backend: Callable[[str], SandboxBackend], *, idle_s: float = IDLE_S) -> None:
         self._backend = backend
@@ -149,7 +152,8 @@ class Sandboxes:
         """Enter and leave the backend's context in one task, as contexts demand."""
         backend, spec = demand
         try:
-            async with self._backend(backend).open(spec) as session:
+            place = await asyncio.to_thread(self._backend, backend)
+            async with place.open(spec) as session:
                 if not ready.done():
                     ready.set_result(session)
                 await stop.wait()
