@@ -85,7 +85,7 @@ class LocalIsolatedBackend:
                         rlimits={"NOFILE": spec.limits.open_files} if spec.limits.open_files else {},
                         warnings=(*who.warnings, *((AS_ROOT,) if who.refuse_setid else ())),
                         oom_kills=group.oom_kills,
-                        why_lost=runner.why_lost,
+                        why_lost=lambda: _why_lost(runner, group),
                     )
                     async with connect(place) as session:
                         yield session
@@ -144,6 +144,11 @@ class LocalIsolatedBackend:
             env.update(USER="agent", LOGNAME="agent")
             env.pop("TMPDIR", None)
         return env
+
+
+async def _why_lost(runner: RunnerProcess, group: ControlGroup) -> str:
+    said = await runner.why_lost()
+    return "it ran out of its memory limit" if runner.process.returncode == -9 and group.oom_kills() else said
 
 
 def _trial_argv(directory: Path, who: RunAs, *, mounts: bool) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ from sandbox_backends.threads import in_thread
 SHARED_NETWORK = (
     "Network 'full' is the host's own: services on its loopback and abstract unix sockets can be reached from inside."
 )
+KILLED = (-9, 137)
 
 
 class BubblewrapBackend:
@@ -149,4 +150,4 @@ async def _why_lost(runner: RunnerProcess, group: ControlGroup) -> str:
     said = await runner.why_lost()
     if said.startswith("bwrap: "):
         return " ".join(await asyncio.to_thread(explain, said))
-    return "it ran out of its memory limit" if group.oom_kills() else said
+    return "it ran out of its memory limit" if runner.process.returncode in KILLED and group.oom_kills() else said

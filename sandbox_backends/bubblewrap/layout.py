@@ -40,8 +40,8 @@ class View:
 
     @property
     def directories(self) -> tuple[Path, ...]:
-        """Every directory that bwrap must be able to reach."""
-        others = (*self.tools, *(path for path in (self.lib, self.net, self.home) if path is not None))
+        """Every directory that bwrap must be able to reach. Blocks."""
+        others = (*map(_real, self.tools), *(path for path in (self.lib, self.net, self.home) if path is not None))
         return (*(root.path for root in self.roots), *others)
 
     @property
@@ -71,7 +71,7 @@ def view_options(view: View, staged: Mapping[Path, Path]) -> list[str]:
     modes = {"/tmp": "1777", "/dev/shm": "1777", "/run": "0755", HOME: "0700"}
     for memory in view.temporary:
         options += ["--perms", modes[memory], "--size", str(view.tmp_bytes), "--tmpfs", memory]
-    shown = {path: bind(path, str(path)) for path in view.tools}
+    shown = {path: bind(_real(path), str(path)) for path in view.tools}
     if view.home is not None:
         shown[Path(HOME)] = bind(view.home, HOME, writable=True)
     shown |= {root.path: bind(root.path, str(root.path), root.writable) for root in view.roots}
@@ -100,6 +100,10 @@ def handed_over(view: View, features: frozenset[str], staged: Mapping[Path, Path
     finally:
         for fd in held:
             os.close(fd)
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))
 
 
 def _in_memory(content: bytes) -> int:

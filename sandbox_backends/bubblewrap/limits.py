@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 
 from sandbox_backends.cgroups import Ceilings
@@ -26,8 +27,8 @@ class Holding:
 
     @classmethod
     def of(cls, groups: Hierarchies) -> Holding:
-        major, minor, *_ = os.uname().release.split("-")[0].split(".")
-        return cls(groups=groups, by_namespace=(int(major), int(minor)) >= COUNTS_BY_NAMESPACE)
+        numbers = [int(number) for number in re.findall(r"\d+", os.uname().release)[:2]]
+        return cls(groups=groups, by_namespace=tuple(numbers) >= COUNTS_BY_NAMESPACE)
 
     @property
     def enforces(self) -> Enforces:

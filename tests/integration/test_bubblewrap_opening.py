@@ -152,13 +152,16 @@ async def test_usable_bubblewrap_says_its_versions(bench: Bench) -> None:
     assert "Python 3." in probe.version
 
 
-async def test_tool_directory_is_seen_read_only_and_on_the_path(bench: Bench) -> None:
+@pytest.mark.parametrize("name", ["tools", "link"])
+async def test_tool_directory_is_seen_read_only_and_on_the_path(bench: Bench, name: str) -> None:
     tool = bench.base / "person" / "tools"  # out of a session's reach where the user is another
     (tool / "bin").mkdir(parents=True)
     (tool / "bin" / "mytool").write_text("#!/bin/sh\necho it works\n")
     (tool / "bin" / "mytool").chmod(0o755)
-    async with backend(bench, tool_dirs=(tool,)).open(bench.spec()) as session:
-        result = await session.exec(ExecRequest(argv=("sh", "-c", f"mytool; touch {tool}/x"), timeout_s=10))
+    (tool.parent / "link").symlink_to(tool)
+    named = tool.parent / name
+    async with backend(bench, tool_dirs=(named,)).open(bench.spec()) as session:
+        result = await session.exec(ExecRequest(argv=("sh", "-c", f"mytool; touch {named}/x"), timeout_s=10))
         assert result.stdout == b"it works\n"
         assert b"Read-only" in result.stderr
 
