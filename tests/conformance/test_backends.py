@@ -76,6 +76,7 @@ async def test_time_limit_ends_the_command(bench: Bench, name: str) -> None:
 
 
 @every_place
+@pytest.mark.req("TOOL-02", "SBX-06")
 async def test_output_is_kept_head_and_tail_and_counted(bench: Bench, name: str) -> None:
     data = b"HEAD" + b"x" * 500_000 + b"TAIL"
     async with bench.open(name) as session:
@@ -190,6 +191,7 @@ async def test_paths_that_leave_the_roots_are_refused(bench: Bench, name: str) -
 
 
 @every_place
+@pytest.mark.req("TOOL-02")
 async def test_background_process_is_polled_written_and_ended(bench: Bench, name: str) -> None:
     async with bench.open(name) as session:
         process = await session.start(ExecRequest(argv=("cat",), timeout_s=None))
