@@ -38,7 +38,10 @@ class RunnerProcess:
 
     def _said(self) -> str:
         self.complaints.seek(max(0, self.complaints.seek(0, os.SEEK_END) - 2000))
-        return self.complaints.read().decode("utf-8", "replace").strip().replace("\n", "; ")
+        lines = self.complaints.read().decode("utf-8", "replace").strip().splitlines()
+        if "Traceback (most recent call last):" in lines:
+            lines = lines[-1:]
+        return "; ".join(lines)
 
 
 @asynccontextmanager

@@ -200,15 +200,8 @@ class RunnerSession:
         return ProtocolError(f"the sandbox's runner sent {what}")
 
     def _begin_exec(self, request: ExecRequest, sink: OnOutput, streaming: bool, open_stdin: bool = False) -> Call:
-        if not request.argv or not request.argv[0]:
-            raise InvalidRequestError("argv is empty: give at least the program to run")
         env = self.env if request.env is None else request.env
-        for text in (*request.argv, *env, *env.values(), request.cwd or ""):
-            if "\0" in text:
-                raise InvalidRequestError(f"{text[:80]!r} holds a NUL byte, which no program can be given")
-        if not 0 <= request.max_output_bytes <= MAX_OUTPUT_BYTES:
-            wanted = request.max_output_bytes
-            raise InvalidRequestError(f"max_output_bytes must be 0 to {MAX_OUTPUT_BYTES}, not {wanted}")
+        _check(request, env)
         meta: Meta = {
             "argv": list(request.argv),
             "cwd": request.cwd or "",
@@ -219,9 +212,6 @@ class RunnerSession:
             "stream": streaming,
             "merge": request.merge_stderr or open_stdin,
         }
-        size = sum(map(len, request.argv)) + sum(len(k) + len(v) for k, v in env.items())
-        if size > wire.MAX_META_TO_RUNNER // 8:
-            raise InvalidRequestError(f"argv and environment hold {size} characters, which no program can be given")
         budget = None if streaming else 2 * request.max_output_bytes + 8192
         return self._link.begin(wire.EXEC, meta, sink=sink, budget=budget)
 
@@ -304,11 +294,44 @@ class RunningProcess:
         return self._ended.result() if done else None
 
 
+def _check(request: ExecRequest, env: Mapping[str, str]) -> None:
+    """Raise InvalidRequestError for what no place could carry out, before anything is sent."""
+    if not request.argv or not request.argv[0]:
+        raise InvalidRequestError("argv is empty: give at least the program to run")
+    for text in (*request.argv, *env, *env.values(), request.cwd or ""):
+        if not isinstance(text, str):
+            raise InvalidRequestError(f"argv, environment and cwd are text, not {type(text).__name__}")
+        if "\0" in text:
+            raise InvalidRequestError(f"{text[:80]!r} holds a NUL byte, which no program can be given")
+        if not _encodes(text):
+            raise InvalidRequestError(f"{text[:80]!r} holds half a character, which no program can be given")
+    for name in env:
+        if not name or "=" in name:
+            raise InvalidRequestError(f"{name[:80]!r} cannot name an environment variable")
+    if request.timeout_s is not None and not request.timeout_s > 0:
+        raise InvalidRequestError(f"timeout_s must be above 0, not {request.timeout_s}")
+    if not 0 <= request.max_output_bytes <= MAX_OUTPUT_BYTES:
+        raise InvalidRequestError(f"max_output_bytes must be 0 to {MAX_OUTPUT_BYTES}, not {request.max_output_bytes}")
+    size = sum(map(len, request.argv)) + sum(len(k) + len(v) for k, v in env.items())
+    if size > wire.MAX_META_TO_RUNNER // 8:
+        raise InvalidRequestError(f"argv and environment hold {size} characters, which no program can be given")
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _path(path: str) -> str:
     if not isinstance(path, str):
         raise InvalidRequestError(f"a path is text, not {type(path).__name__}")
     if len(path) > 65536:
         raise FileError("too_long", f"a path of {len(path)} characters is too long")
+    if not _encodes(path):
+        raise FileError("invalid", f"{path!r}: a path cannot hold half a character")
     return path
 
 

@@ -18,6 +18,7 @@ O_PATH = getattr(os, "O_PATH", 0)
 O_DIR = O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 UMASK = 0o022
 MAX_LINKS = 40
+PATH_MAX = 4096
 
 
 def explain(error: Exception, path: str) -> Failure:
@@ -69,7 +70,10 @@ class Confined:
                 best = (root, fd)
         if best is None:
             raise Failure("refused", "%s: outside the session's directories" % path)
-        return best[1], full[len(best[0]) :].lstrip("/")
+        rest = full[len(best[0]) :].lstrip("/")
+        if len(os.fsencode(rest)) >= PATH_MAX:  # the walk could go further, but then nobody could follow
+            raise Failure("too_long", "%s…: %s" % (path[:80], os.strerror(errno.ENAMETOOLONG)))
+        return best[1], rest
 
     def open(self, path: str, flags: int) -> int:
         """A descriptor of the file or directory that ``path`` leads to, links inside the roots followed."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 LINGER_S = 0.05  # how long the output of a background child is awaited after its command ended
 OOM_COUNTERS = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
 BRIDGE_STARTS = 20
+MAX_WAIT_S = 3600.0  # epoll_wait(2) counts milliseconds in 31 bits
 
 
 class Runner:
@@ -94,7 +95,7 @@ class Runner:
 
     def next_timeout(self) -> Optional[float]:
         times = [t for c in self.commands.values() for t in (c.linger or c.deadline,) if t is not None]
-        return max(0.0, min(times) - time.monotonic()) if times else None
+        return min(MAX_WAIT_S, max(0.0, min(times) - time.monotonic())) if times else None
 
     def on_time(self) -> None:
         now = time.monotonic()

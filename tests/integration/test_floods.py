@@ -10,12 +10,13 @@ import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
-from sandbox_backends.contract import ExecRequest, Limits, Outcome, SandboxSession, StreamName
-from sandbox_backends.errors import SandboxLostError
+from sandbox_backends.contract import MAX_LIST_ENTRIES, ExecRequest, Limits, Outcome, SandboxSession, StreamName
+from sandbox_backends.errors import InvalidRequestError, SandboxLostError
 from sandbox_backends.link import Link
 from sandbox_backends.runner import wire
 from tests.places import HARD, REAL, Bench, make_bench
@@ -174,6 +175,50 @@ async def test_stream_that_takes_nothing_any_more_is_a_lost_sandbox() -> None:
     assert link.lost
     await link.closed.wait()
     theirs.close()
+
+
+# -- requests --
+
+ODD: dict[str, dict[str, Any]] = {
+    "half a character": {"argv": ("echo", "\ud800")},
+    "half a character in cwd": {"argv": ("pwd",), "cwd": "\ud800"},
+    "a list for cwd": {"argv": ("pwd",), "cwd": ["../secret"]},
+    "a number in argv": {"argv": ("echo", 3)},
+    "a variable without a name": {"argv": ("env",), "env": {"": "x"}},
+    "a variable with = in its name": {"argv": ("env",), "env": {"A=B": "x"}},
+    "a time limit of nothing": {"argv": ("true",), "timeout_s": 0},
+    "a time limit in the past": {"argv": ("true",), "timeout_s": -1},
+    "a time limit that is no number": {"argv": ("true",), "timeout_s": float("nan")},
+    "more output than is kept": {"argv": ("true",), "max_output_bytes": 1 << 40},
+    "a megabyte of arguments": {"argv": ("echo", *("x" * 1000,) * 1024)},
+}
+
+
+async def test_request_that_no_place_can_carry_out_is_refused_before_it_is_sent(bench: Bench) -> None:
+    async with bench.open("local") as session:
+        for what, fields in ODD.items():
+            for begin in (session.exec, session.start):
+                with pytest.raises(InvalidRequestError):
+                    await begin(ExecRequest(**{"timeout_s": 5, **fields}))
+                assert session.lost is None, what
+        assert (await session.exec(TRUE)).ok
+
+
+async def test_time_limit_may_be_further_off_than_the_kernel_counts(bench: Bench) -> None:
+    async with bench.open("local") as session:
+        for limit in (2**31 / 1000 + 1, 1e9, float("inf")):
+            assert (await session.exec(sh("sleep 0.1", limit))).ok
+
+
+async def test_directory_of_more_entries_than_one_listing_has_is_cut_and_says_so(bench: Bench) -> None:
+    odd = b"\xff" * 240  # six characters each on the way
+    for number in range(MAX_LIST_ENTRIES + 5):
+        os.close(os.open(os.fsencode(bench.project) + b"/%05d" % number + odd, os.O_CREAT))
+    async with bench.open("local") as session:
+        listing = await session.list_dir()
+        assert listing.truncated
+        assert len(listing.entries) == MAX_LIST_ENTRIES
+        assert os.fsencode(listing.entries[0].name)[5:] == odd
 
 
 # -- what limits do --

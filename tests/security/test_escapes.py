@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from sandbox_backends.errors import FileError, InvalidRequestError, PathRefusedError
+from sandbox_backends.errors import FileError, InvalidRequestError, InvalidSpecError, PathRefusedError
 from tests.needs import give_up, need
 from tests.places import Bench
 from tests.security.escape_grounds import (
@@ -187,6 +187,64 @@ async def test_refusal_says_the_same_whatever_lies_outside(grounds: Grounds) -> 
                 await act(grounds.session, f"../{name}")
             said.add(str(caught.value).replace(f"../{name}", "PATH"))
     assert len(said) == 1
+
+
+NEIGHBOURS: dict[str, tuple[str, Make | None, str]] = {
+    "a link that leaves by dots (B129)": ("link", link("link", "../../etc/hostname"), "refused"),
+    "a new file behind a link that leads to nothing outside": ("link", link("link", "@OUT@/new"), "refused"),
+    "a new file below a link to a directory outside": ("link/new/deep", link("link", "@OUT@/folder"), "refused"),
+    "a link into the descriptors of whoever reads it": ("link/0", link("link", "/proc/self/fd"), "refused"),
+    "a link to the root of whoever reads it": ("link/etc/hostname", link("link", "/proc/self/root"), "refused"),
+    "a link to itself": ("link", link("link", "link"), "invalid"),
+    "a name below a file": ("a.txt/../../secret", text("a.txt"), "not_a_directory"),
+    "dots behind a link": ("link/../../secret", link("link", "."), "refused"),
+    "out of the root and back": ("../project/a.txt", text("a.txt"), "refused"),
+    "two slashes": ("//etc/hostname", None, "refused"),
+    "half a character": ("\ud800", None, "invalid"),
+    "more than a path may hold": ("d/" * 2500 + "x", None, "too_long"),
+}
+
+
+@in_the_loop_of_its_session
+@pytest.mark.usefixtures("tidy")
+@pytest.mark.parametrize(("path", "make", "code"), NEIGHBOURS.values(), ids=list(NEIGHBOURS))
+async def test_neighbour_of_a_row_is_refused_to_reading_and_writing(
+    grounds: Grounds, path: str, make: Make | None, code: str
+) -> None:
+    if make is not None:
+        make(grounds.root, grounds.outside)
+    before = grounds.around(), await grounds.around_inside(), sorted(grounds.root.rglob("*"))
+    for act in (read, write, run_in):
+        with pytest.raises((FileError, InvalidRequestError)) as caught:
+            await act(grounds.session, path)
+        if act is not run_in:
+            assert isinstance(caught.value, FileError)
+            assert caught.value.code == code
+    assert (grounds.around(), await grounds.around_inside(), sorted(grounds.root.rglob("*"))) == before
+
+
+@in_the_loop_of_its_session
+@pytest.mark.usefixtures("tidy")
+async def test_tilde_is_a_name_like_any_other(grounds: Grounds) -> None:
+    """B125: for file tools there is no home to be reached by it."""
+    with pytest.raises(FileError):
+        await read(grounds.session, "~/.bubbles/config.json")
+    await write(grounds.session, "~/.bubbles/config.json")
+    assert (grounds.root / "~/.bubbles/config.json").read_bytes() == b"written\n"
+
+
+@in_the_loop_of_its_session
+async def test_controller_s_own_files_are_no_root_and_in_none(grounds: Grounds, place: str) -> None:
+    """B131: rules and configuration lie in the data directory."""
+    data = grounds.bench.settings.data_dir
+    for path in ("config.json", "default.rules", "run/owners"):
+        for act in (read, write, list_dir):
+            with pytest.raises(PathRefusedError):
+                await act(grounds.session, f"{data}/{path}")
+    for root in (data, data / "run", grounds.bench.base):
+        with pytest.raises(InvalidSpecError):
+            async with kept_open(grounds.bench, place, root):
+                raise AssertionError
 
 
 # -- rows that need a place of their own --
