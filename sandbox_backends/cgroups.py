@@ -180,6 +180,24 @@ def create_group(name: str, ceilings: Ceilings, hierarchies: Hierarchies) -> Con
         raise
 
 
+def sweep_groups(hierarchies: Hierarchies, older_than_s: float = 60.0) -> None:
+    """Remove groups without processes whose owner's data directory may be gone, too.
+
+    A group in use has its runner in it, but for a moment after it was made; one with processes the kernel keeps.
+    """
+    for top in {mount / TOP for mount in hierarchies.controllers.values()}:
+        try:
+            made = [(entry.path, entry.stat().st_mtime) for entry in os.scandir(top) if entry.is_dir()]
+        except OSError:
+            continue
+        for path, time_s in made:
+            if time.time() - time_s > older_than_s:
+                try:
+                    os.rmdir(path)
+                except OSError:
+                    continue
+
+
 @contextmanager
 def held_group(name: str, ceilings: Ceilings, hierarchies: Hierarchies) -> Iterator[ControlGroup]:
     """A group for as long as the context; what is left in it is killed. Blocks. Raises BackendUnavailableError."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sandbox_backends.cgroups import ControlGroup
+from sandbox_backends.cgroups import ControlGroup, sweep_groups
 from sandbox_backends.errors import InvalidSpecError
 from sandbox_backends.hierarchies import find_hierarchies
 from sandbox_backends.leftovers import end_marked_now
@@ -32,5 +32,6 @@ def reap_processes(data_dir: Path) -> list[SandboxRecord]:
         ControlGroup(ident, hierarchies).end()
         forget(data_dir, record)
         reaped.append(record)
+    sweep_groups(hierarchies)
     sweep_locks(data_dir)
     return reaped

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_backends.cgroups import Ceilings, ControlGroup, create_group, held_group, settings_of
+from sandbox_backends.cgroups import Ceilings, ControlGroup, create_group, held_group, settings_of, sweep_groups
 from sandbox_backends.contract import Enforces, Limits
 from sandbox_backends.errors import BackendUnavailableError, InvalidSpecError
 from sandbox_backends.hierarchies import TOP, Hierarchies, find_hierarchies
@@ -98,6 +98,25 @@ def test_group_of_a_dead_owner_is_found_by_its_name_and_ended(name: str) -> None
     assert ControlGroup(name, find_hierarchies()).end()
     assert sleeper.wait(5) == -9
     assert made.end()  # it does not mind that all is gone
+
+
+def test_sweeping_removes_old_groups_without_processes_and_no_other(name: str) -> None:
+    hierarchies = find_hierarchies()
+    made = {kind: create_group(f"{name}-{kind}", SMALL, hierarchies) for kind in ("old", "new", "busy")}
+    sleeper = subprocess.Popen(["sleep", "60"])
+    try:
+        for entry in made["busy"].entries:
+            Path(entry).write_text(str(sleeper.pid))
+        for kind in ("old", "busy"):
+            for directory in made[kind].directories:
+                os.utime(directory, (time.time() - 3600,) * 2)
+        sweep_groups(hierarchies)
+        left = {kind for kind, group in made.items() if all(directory.exists() for directory in group.directories)}
+        assert left == {"new", "busy"}
+    finally:
+        for group in made.values():
+            assert group.end()
+        sleeper.wait(5)
 
 
 def test_name_that_would_lead_out_is_refused() -> None:
