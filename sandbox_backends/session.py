@@ -28,6 +28,7 @@ from sandbox_backends.errors import (
     FileError,
     InvalidRequestError,
     ProtocolError,
+    SandboxError,
     SandboxLostError,
 )
 from sandbox_backends.link import Call, Link, Meta
@@ -226,7 +227,7 @@ class RunnerSession:
                     eof = at + wire.CHUNK >= len(stdin)
                     if not await self._link.stdin(call, stdin[at : at + wire.CHUNK], eof):
                         return
-            except SandboxLostError:
+            except SandboxError:
                 return  # the command's own result says so
 
         return asyncio.create_task(feed())

@@ -286,7 +286,9 @@ class Runner:
 
     def do_stdin(self, files: Confined, request: int, meta: Meta, data: bytes) -> None:
         command = self.commands.get(request)
-        if command is None or command.stdin is None:
+        if command is None:
+            return  # it has been answered already, and that answers this too
+        if command.stdin is None:
             self.send(wire.ACK, request, {"closed": True})
             return
         command.pending.append((memoryview(data), bool(meta["eof"])))

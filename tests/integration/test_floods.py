@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from sandbox_backends.contract import MAX_LIST_ENTRIES, ExecRequest, Limits, Outcome, SandboxSession, StreamName
-from sandbox_backends.errors import InvalidRequestError, SandboxLostError
+from sandbox_backends.errors import FileError, InvalidRequestError, SandboxLostError
 from sandbox_backends.link import Link
 from sandbox_backends.runner import wire
 from tests.places import HARD, REAL, Bench, make_bench
@@ -149,6 +149,22 @@ async def test_input_that_is_not_read_hangs_nothing(bench: Bench, name: str) -> 
         assert (await session.exec(sh("cat | wc -c", stdin=data))).stdout.strip() == str(len(data)).encode()
 
 
+@both_kinds
+async def test_input_for_a_command_that_has_ended_already_costs_nothing(bench: Bench, name: str) -> None:
+    """Or that never began: the input is on its way while the answer comes back."""
+    async with bench.open(name) as session:
+        for _ in range(100):
+            assert (await session.exec(ExecRequest(argv=("true",), stdin=b"x" * 300_000, timeout_s=5))).ok
+            missing = ExecRequest(argv=("no-such-program",), stdin=b"x" * 300_000, timeout_s=5)
+            assert (await session.exec(missing)).exit_code == 127
+            with pytest.raises(FileError):
+                await session.exec(ExecRequest(argv=("cat",), stdin=b"x" * 300_000, cwd="missing", timeout_s=5))
+            process = await session.start(ExecRequest(argv=("true",), timeout_s=5))
+            with pytest.raises(FileError):
+                await process.write(b"x" * 3_000_000)
+        assert session.lost is None
+
+
 @every_place
 async def test_commands_have_no_input_of_the_controller_s(bench: Bench, name: str) -> None:
     async with bench.open(name) as session:
@@ -266,6 +282,39 @@ async def test_temporary_directory_that_is_full_blocks_nothing(bench: Bench, nam
         await session.write_file("file", b"x" * MIB)
         assert (await session.exec(sh("wc -c <file; echo x >/tmp/more || rm /tmp/filler; echo y >/tmp/more"))).ok
     assert (bench.project / "file").stat().st_size == MIB
+
+
+@both_kinds
+@pytest.mark.needs("root")  # nobody else may look at the runner's descriptors
+async def test_nothing_piles_up_in_the_runner(bench: Bench, name: str) -> None:
+    """Whatever goes wrong with a request, its pipes and files are closed and its children waited for."""
+
+    async def trouble(session: SandboxSession) -> None:
+        for path in ("missing", "..", "a\0b", "dir"):
+            for begin in (session.read_file(path), session.write_file(f"{path}/", b""), session.write_file("dir", b"")):
+                with pytest.raises(FileError):
+                    await begin
+        for argv in (("no-such-program",), ("./dir",), ("true",), ("sh", "-c", "kill -9 $$")):
+            await session.exec(ExecRequest(argv=argv, timeout_s=5, stdin=b"x" * 300_000))
+        await session.exec(sh("sleep 5 & sleep 5", 0.02))
+        task = asyncio.create_task(session.exec(sh("sleep 5"), on_output=lambda stream, data: None))
+        await asyncio.sleep(0.02)
+        task.cancel()
+        await asyncio.wait({task})
+        process = await session.start(sh("cat", timeout_s=5))
+        await process.write(b"x" * 300_000)
+        await process.signal(9)
+        await process.wait()
+
+    async with bench.open(name) as session:
+        await session.write_file("dir/file", b"")
+        runner = await asyncio.to_thread(runner_of, name, session)
+        await trouble(session)
+        before = runner.num_fds()
+        for _ in range(20):
+            await trouble(session)
+        assert await comes_true(lambda: runner.num_fds() <= before), (before, runner.open_files())
+        assert await comes_true(lambda: runner.children() == [])
 
 
 # -- reports about others --
