@@ -132,14 +132,18 @@ class Link(asyncio.Protocol):
 
         Raises FileError or PathRefusedError as the runner reports, SandboxLostError.
         """
+        overdue = None
+        if within_s is not None:
+            late = SandboxLostError(f"the sandbox did not answer within {within_s:.0f} s")
+            overdue = asyncio.get_running_loop().call_later(within_s, self._break, late)
         try:
-            done, _ = await asyncio.wait((call.done,), timeout=within_s)
+            return await call.done
         except asyncio.CancelledError:
             call.sink, call.budget = None, None
             raise
-        if not done:
-            raise self._break(SandboxLostError(f"the sandbox did not answer within {within_s:.0f} s"))
-        return call.done.result()
+        finally:
+            if overdue is not None:
+                overdue.cancel()
 
     async def call(
         self,
@@ -176,7 +180,10 @@ class Link(asyncio.Protocol):
         return not await call.ack
 
     def signal(self, call: Call, number: int) -> None:
-        """Signal the command's process group; SIGKILL ends its whole tree. Nothing happens if it has ended."""
+        """Signal the command's process group; SIGKILL ends its whole tree. Nothing happens if it has ended.
+
+        A file that is being written is given up by any signal.
+        """
         if self.lost is None and call.request in self._calls:
             self._send(wire.SIGNAL, call.request, {"signal": number})
 

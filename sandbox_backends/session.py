@@ -79,6 +79,7 @@ async def connect(place: Place) -> AsyncIterator[RunnerSession]:
                 "id": place.id,
                 "roots": list(place.roots),
                 "cwd": place.cwd,
+                "env": dict(place.env),
                 "hard": place.hard,
                 "rlimits": dict(place.rlimits),
                 "bridge": list(place.bridge),
@@ -169,10 +170,16 @@ class RunnerSession:
             raise InvalidRequestError(f"write_file mode must be permission bits between 0 and 0o777, not {mode:#o}")
         first, rest = data[: wire.CHUNK], data[wire.CHUNK :]
         call = self._link.begin(wire.WRITE, {"path": _path(path), "mode": mode, "eof": not rest}, first)
-        for at in range(0, len(rest), wire.CHUNK):
-            eof = at + wire.CHUNK >= len(rest)
-            await self._link.send(wire.DATA, call, {"eof": eof}, rest[at : at + wire.CHUNK])
-        await self._link.result(call, 60.0)
+        try:
+            for at in range(0, len(rest), wire.CHUNK):
+                if call.done.done():
+                    break  # it has failed already
+                eof = at + wire.CHUNK >= len(rest)
+                await self._link.send(wire.DATA, call, {"eof": eof}, rest[at : at + wire.CHUNK])
+            await self._link.result(call, 60.0)
+        except asyncio.CancelledError:
+            self._link.signal(call, signal.SIGKILL)
+            raise
 
     async def list_dir(self, path: str = ".") -> DirListing:
         parts: list[bytes] = []
@@ -201,12 +208,11 @@ class RunnerSession:
         return ProtocolError(f"the sandbox's runner sent {what}")
 
     def _begin_exec(self, request: ExecRequest, sink: OnOutput, streaming: bool, open_stdin: bool = False) -> Call:
-        env = self.env if request.env is None else request.env
-        _check(request, env)
+        _check(request)
         meta: Meta = {
             "argv": list(request.argv),
             "cwd": request.cwd or "",
-            "env": dict(env),
+            "env": None if request.env is None else dict(request.env),
             "stdin": open_stdin or request.stdin is not None,
             "timeout": request.timeout_s,
             "keep": 0 if streaming else request.max_output_bytes,
@@ -295,8 +301,9 @@ class RunningProcess:
         return self._ended.result() if done else None
 
 
-def _check(request: ExecRequest, env: Mapping[str, str]) -> None:
+def _check(request: ExecRequest) -> None:
     """Raise InvalidRequestError for what no place could carry out, before anything is sent."""
+    env = request.env or {}
     if not request.argv or not request.argv[0]:
         raise InvalidRequestError("argv is empty: give at least the program to run")
     for text in (*request.argv, *env, *env.values(), request.cwd or ""):

@@ -14,7 +14,17 @@ import time
 from . import kernel, wire
 from .connection import Connection, Disconnected
 from .files import UMASK, Confined, FileWrite, describe
-from .processes import NOT_STARTED, Command, end_descendants, end_tree, expose, reap_now, send_signal
+from .processes import (
+    NOT_STARTED,
+    Command,
+    end_descendants,
+    end_others,
+    end_tree,
+    expose,
+    process_table,
+    reap_now,
+    send_signal,
+)
 from .wire import Failure
 
 TYPE_CHECKING = False  # typing itself costs every place a megabyte and some milliseconds
@@ -24,6 +34,7 @@ if TYPE_CHECKING:
     from .wire import Meta
 
 
+ROOM_S = 1.0  # how long the end of what finished commands left is awaited
 LINGER_S = 0.05  # how long the output of a background child is awaited after its command ended
 OOM_COUNTERS = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
 BRIDGE_STARTS = 20
@@ -44,7 +55,9 @@ class Runner:
         self.files: Optional[Confined] = None
         self.hard = False
         self.name = ""
-        self.oom_file: Optional[str] = None
+        self.env: Dict[str, str] = {}  # of commands that bring none of their own
+        self.cwd = -1
+        self.oom_fd = -1
         self.bridge: Optional[int] = None
         self.bridge_argv: List[str] = []
         self.bridge_starts = 0
@@ -113,6 +126,9 @@ class Runner:
                 pass
         except BlockingIOError:
             pass
+        self.reap()
+
+    def reap(self) -> None:
         for pid, status in reap_now():
             if pid == self.bridge:
                 self.start_bridge()
@@ -173,7 +189,11 @@ class Runner:
             here = os.path.dirname(os.path.abspath(__file__))
             self.bridge_argv = [sys.executable, "-I", "-S", "-B", here + "/bridge.py", *meta["bridge"]]
             self.start_bridge()
-        self.oom_file = next((f for f in OOM_COUNTERS if self.hard and os.path.exists(f)), None)
+        self.cwd = files.open(".", os.O_RDONLY | os.O_DIRECTORY)
+        counter = next((f for f in OOM_COUNTERS if self.hard and os.path.exists(f)), None)
+        if counter is not None:
+            self.oom_fd = os.open(counter, os.O_RDONLY | os.O_CLOEXEC)
+        self.env = meta["env"]
         self.files = files
         self.send(wire.READY, 0, {"pid": os.getpid()})
 
@@ -211,21 +231,29 @@ class Runner:
     # -- commands --
 
     def oom_kills(self) -> int:
-        if self.oom_file is None:
+        if self.oom_fd < 0:
             return 0
-        with open(self.oom_file) as rows:
-            return sum(int(row.split()[1]) for row in rows if row.startswith("oom_kill "))
+        rows = os.pread(self.oom_fd, 4096, 0).splitlines()
+        return sum(int(row.split()[1]) for row in rows if row.startswith(b"oom_kill "))
 
     def do_exec(self, files: Confined, request: int, meta: Meta, data: bytes) -> None:
         if request in self.commands:
             raise Failure("invalid", "request %d is running already" % request)
         argv, env = meta["argv"], meta["env"]
-        cwd = files.open(meta["cwd"] or ".", os.O_RDONLY | os.O_DIRECTORY)
-        command = Command(request, "%s.%d" % (self.name, request), meta)
+        cwd = files.open(meta["cwd"], os.O_RDONLY | os.O_DIRECTORY) if meta["cwd"] else self.cwd
+        # The last dot: request 1 must not be taken for the beginning of request 12.
+        command = Command(request, "%s.%d." % (self.name, request), meta)
         command.ooms = self.oom_kills()
         try:
             os.fchdir(cwd)
-            command.start(argv, env, meta["stdin"], meta["merge"])
+            env = self.env if env is None else env
+            try:
+                command.start(argv, env, meta["stdin"], meta["merge"])
+            except BlockingIOError:  # EAGAIN: no process is left to be had
+                if not self.hard:
+                    raise
+                self.make_room()
+                command.start(argv, env, meta["stdin"], meta["merge"])
         except OSError as error:
             text = "bubbles: cannot run %s: %s\n" % (argv[0], error.strerror)
             self.send(wire.OUT, request, {"stream": "stderr"}, text.encode("utf-8", "surrogateescape"))
@@ -234,14 +262,22 @@ class Runner:
             self.send(wire.DONE, request, done)
             return
         finally:
-            os.close(cwd)
-            os.chdir("/")
+            if cwd != self.cwd:
+                os.close(cwd)
         if self.hard:
             expose(command.pid)
         self.commands[request] = self.leaders[command.pid] = command
         if not self.connection.pressed:
             for fd in command.outputs:
                 self.watch(command, fd)
+
+    def make_room(self) -> None:
+        """End what finished commands left running, when no further process can be had."""
+        ended = end_others([(command.pid, command.xid) for command in self.leaders.values()], self.spare())
+        deadline = time.monotonic() + ROOM_S
+        while ended.intersection(process_table()) and time.monotonic() < deadline:
+            time.sleep(0.005)
+            self.reap()
 
     def watch(self, command: Command, fd: int) -> None:
         self.selector.register(fd, selectors.EVENT_READ, lambda mask: self.on_output(command, fd))
@@ -331,6 +367,10 @@ class Runner:
         command.pending = []
 
     def do_signal(self, files: Confined, request: int, meta: Meta, data: bytes) -> None:
+        write = self.writes.pop(request, None)
+        if write is not None:
+            write.abort()
+            raise Failure("io", "the file was given up")
         command = self.commands.get(request)
         if command is None or command.status is not None:
             return

@@ -297,10 +297,13 @@ async def test_nothing_piles_up_in_the_runner(bench: Bench, name: str) -> None:
         for argv in (("no-such-program",), ("./dir",), ("true",), ("sh", "-c", "kill -9 $$")):
             await session.exec(ExecRequest(argv=argv, timeout_s=5, stdin=b"x" * 300_000))
         await session.exec(sh("sleep 5 & sleep 5", 0.02))
-        task = asyncio.create_task(session.exec(sh("sleep 5"), on_output=lambda stream, data: None))
-        await asyncio.sleep(0.02)
-        task.cancel()
-        await asyncio.wait({task})
+        for begun in (session.exec(sh("sleep 5")), session.write_file("half", bytes(16 * MIB))):
+            task = asyncio.create_task(begun)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait({task})
+            assert task.cancelled()
         process = await session.start(sh("cat", timeout_s=5))
         await process.write(b"x" * 300_000)
         await process.signal(9)
@@ -315,6 +318,9 @@ async def test_nothing_piles_up_in_the_runner(bench: Bench, name: str) -> None:
             await trouble(session)
         assert await comes_true(lambda: runner.num_fds() <= before), (before, runner.open_files())
         assert await comes_true(lambda: runner.children() == [])
+        calls = session._link._calls  # type: ignore[attr-defined]
+        assert await comes_true(lambda: not calls), calls
+    assert sorted(os.listdir(bench.project)) == ["dir"]
 
 
 # -- reports about others --
