@@ -86,7 +86,7 @@ class Limits:
     pids: int | None = None
     cpus: float | None = None
     disk_bytes: int | None = None
-    """Size of the roots and home together on disk; only a root controller can hold it (a loop-mounted quota)."""
+    """Size of the roots and home together on disk. No built-in backend holds one: a number is refused."""
     tmp_bytes: int | None = None
     """Size of each temporary directory (/tmp, /dev/shm, /run) in a hard sandbox."""
     open_files: int | None = None

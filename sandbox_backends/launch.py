@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import IO
 
+from sandbox_backends.errors import BackendUnavailableError
 from sandbox_backends.threads import in_thread
 
 END_S = 3.0
@@ -66,6 +67,12 @@ async def launch(
                 start_new_session=True,
                 cwd="/",
             )
+        except OSError as error:
+            ours.close()
+            raise BackendUnavailableError(
+                f"The sandbox's main process cannot be started: {error.filename or argv(0)[0]}: {error.strerror}.",
+                "Free memory, processes or open files, and try again.",
+            ) from error
         except BaseException:
             ours.close()
             raise

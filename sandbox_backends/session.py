@@ -148,9 +148,14 @@ class RunnerSession:
 
     async def start(self, request: ExecRequest) -> RunningProcess:
         process = RunningProcess(self._link, self.id)
-        process.attach(self._begin_exec(request, process.receive, True, open_stdin=True), request.timeout_s)
-        if request.stdin is not None:
-            await process.write(request.stdin)
+        call = self._begin_exec(request, process.receive, True, open_stdin=True)
+        try:
+            await self._link.stdin(call, b"", False)  # answered as soon as it has begun, or could not
+            process.attach(call, request.timeout_s)
+            await process.feed(request.stdin or b"")
+        except asyncio.CancelledError:
+            self._link.signal(call, signal.SIGKILL)
+            raise
         return process
 
     async def read_file(self, path: str, *, offset: int = 0, max_bytes: int = MAX_READ_BYTES) -> bytes:
@@ -250,6 +255,7 @@ class RunningProcess:
         self._start = 0
         self._ended: asyncio.Task[ExecResult] | None = None
         self._writing = asyncio.Lock()
+        self._feeder: asyncio.Task[None] | None = None
         self.id = ""
 
     def attach(self, call: Call, timeout_s: float | None) -> None:
@@ -281,6 +287,19 @@ class RunningProcess:
             dropped_bytes=max(0, self._start - since),
             result=self._ended.result() if self._ended.done() else None,
         )
+
+    async def feed(self, data: bytes) -> None:
+        """Write in the background, ahead of whatever is written later; a process may never read it."""
+
+        async def write() -> None:
+            try:
+                await self.write(data)
+            except SandboxError:
+                return  # what became of the process says so
+
+        if data:
+            self._feeder = asyncio.create_task(write())
+            await asyncio.sleep(0)  # for it to be the first in line
 
     async def write(self, data: bytes, *, eof: bool = False) -> None:
         """Raises FileError ``io`` when the process no longer reads, SandboxLostError."""

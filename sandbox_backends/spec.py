@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sandbox_backends.contract import Enforces, Limits, Network, SandboxSpec
-from sandbox_backends.errors import UnsupportedSpecError
+from sandbox_backends.errors import InvalidSpecError, UnsupportedSpecError
 
 NEEDS = {
     "memory_bytes": (Enforces.MEMORY, "a memory limit"),
@@ -44,6 +46,13 @@ def refuse_beyond(
     if soft and not all(root.writable for root in spec.roots):
         raise refuse("a read-only root", "take bubblewrap or docker, or make the root writable")
     _check_numbers(spec.limits)
+    _check_env(spec.env)
+
+
+def _check_env(env: Mapping[str, str]) -> None:
+    for name, value in env.items():
+        if not name or "=" in name or "\0" in name + value:
+            raise InvalidSpecError(f"Variable {name[:80]!r} of the environment cannot be set: mend its name or value.")
 
 
 def _check_numbers(limits: Limits) -> None:

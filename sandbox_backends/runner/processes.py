@@ -209,6 +209,27 @@ def end_descendants(spare: Set[int]) -> None:
         reap_now()
 
 
+def end_others(running: List[Tuple[int, str]], spare: Set[int]) -> Set[int]:
+    """Kill what is left of commands that have ended; only for a place where every process is the session's.
+
+    A detached fork bomb would otherwise hold all the processes that the session may have, for good.
+    """
+    seen: Set[int] = set()
+    for _ in range(50):
+        kept = set(spare)
+        for leader, xid in running:
+            kept |= find_tree(leader, xid, spare)
+        new = set(process_table()) - kept - seen
+        if not new:
+            break
+        for pid in new:
+            send_signal(pid, signal.SIGSTOP)
+        seen |= new
+    for pid in seen:
+        send_signal(pid, signal.SIGKILL)
+    return seen
+
+
 def reap_now() -> List[Tuple[int, int]]:
     """Wait for every child that has ended already: (pid, status) pairs."""
     ended: List[Tuple[int, int]] = []

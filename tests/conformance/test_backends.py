@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_backends.contract import ExecRequest, Outcome, Root, SandboxBackend, SandboxSpec
+from sandbox_backends.contract import ExecRequest, Limits, Outcome, Root, SandboxBackend, SandboxSpec
 from sandbox_backends.errors import (
     FileError,
     InvalidRequestError,
@@ -17,7 +17,7 @@ from sandbox_backends.errors import (
     SandboxError,
     SandboxLostError,
 )
-from tests.places import EVERY, REAL, Bench
+from tests.places import EVERY, HARD, REAL, Bench
 
 every_place = pytest.mark.parametrize("name", EVERY)
 real_place = pytest.mark.parametrize("name", REAL)
@@ -266,6 +266,29 @@ async def test_time_limit_ends_children_that_made_their_own_session(bench: Bench
         zombies = await session.exec(sh("grep -l '^State:.Z' /proc/[0-9]*/status 2>/dev/null | wc -l"))
         if name in ("docker", "bubblewrap"):
             assert zombies.stdout.strip() == b"0"
+
+
+@real_place
+@pytest.mark.req("SBX-06")
+async def test_time_limit_of_the_first_command_spares_the_tenth(bench: Bench, name: str) -> None:
+    async with bench.open(name) as session:
+        first = asyncio.create_task(session.exec(sh("sleep 60", timeout_s=0.5)))
+        await asyncio.sleep(0)
+        others = await asyncio.gather(*(session.exec(sh("sleep 1; echo ok")) for _ in range(12)))
+        assert (await first).outcome is Outcome.TIMED_OUT
+        assert [other.stdout for other in others] == [b"ok\n"] * 12
+
+
+@pytest.mark.parametrize("name", HARD)
+@pytest.mark.req("SBX-06")
+async def test_processes_left_behind_make_room_when_none_is_left(bench: Bench, name: str) -> None:
+    async with bench.open(name, bench.spec(limits=Limits(pids=40))) as session:
+        running = asyncio.create_task(session.exec(sh("sleep 2; echo spared")))
+        await asyncio.sleep(0.1)
+        for _ in range(3):
+            await session.exec(sh("i=0; while [ $i -lt 60 ]; do sleep 1000 & i=$((i+1)); done 2>/dev/null"))
+            assert (await session.exec(sh("echo works"))).stdout == b"works\n"
+        assert (await running).stdout == b"spared\n"
 
 
 @real_place

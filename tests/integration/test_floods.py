@@ -176,6 +176,35 @@ async def test_commands_have_no_input_of_the_controller_s(bench: Bench, name: st
         assert (await background.wait(5)) is not None
 
 
+@both_kinds
+async def test_background_process_gets_its_first_input_in_order_and_may_ignore_it(bench: Bench, name: str) -> None:
+    data = random.Random(5).randbytes(400_000)
+    async with bench.open(name) as session:
+        async with asyncio.timeout(5):
+            deaf = await session.start(ExecRequest(argv=("sleep", "1000"), stdin=bytes(MIB), timeout_s=100))
+            gone = await session.start(ExecRequest(argv=("true",), stdin=bytes(MIB), timeout_s=100))
+            digest = await session.start(ExecRequest(argv=("sha256sum",), stdin=data, timeout_s=100))
+            await digest.write(b"more")
+            await digest.write(b"", eof=True)
+            assert (await gone.wait()) is not None
+            assert (await digest.wait()) is not None
+            assert digest.poll().data.startswith(hashlib.sha256(data + b"more").hexdigest().encode())
+            await deaf.signal(9)
+            assert (await deaf.wait()) is not None
+
+
+@both_kinds
+async def test_background_process_that_cannot_begin_is_an_error_at_once(bench: Bench, name: str) -> None:
+    async with bench.open(name) as session:
+        for cwd in ("..", "missing", "/"):
+            with pytest.raises(FileError):
+                await session.start(ExecRequest(argv=("true",), cwd=cwd, timeout_s=5))
+        missing = await session.start(ExecRequest(argv=("no-such-program",), timeout_s=5))
+        result = await missing.wait(5)
+        assert result is not None
+        assert result.exit_code == 127
+
+
 async def test_stream_that_takes_nothing_any_more_is_a_lost_sandbox() -> None:
     """A runner that is stopped while a large file is on its way to it."""
     ours, theirs = socket.socketpair()

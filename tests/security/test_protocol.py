@@ -239,7 +239,15 @@ async def bare_runner(root: Path) -> AsyncIterator[tuple[asyncio.StreamReader, a
     async with launch(lambda fd: (*start, str(fd)), env={}) as process:
         process.sock.setblocking(False)
         reader, writer = await asyncio.open_connection(sock=process.sock)
-        init = {"id": "t", "roots": [str(root)], "cwd": str(root), "hard": False, "rlimits": {}, "bridge": []}
+        init = {
+            "id": "t",
+            "roots": [str(root)],
+            "cwd": str(root),
+            "hard": False,
+            "rlimits": {},
+            "bridge": [],
+            "env": {},
+        }
         writer.write(frame(wire.INIT, 0, init))
         ended = asyncio.Event()
         try:
