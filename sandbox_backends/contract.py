@@ -149,7 +149,8 @@ class ExecResult:
     duration_s: float = 0.0
     detached: bool = False
     """The command ended but left a background process that still holds its output; that process lives on until the
-    session closes, its output is discarded."""
+    session closes, its output is discarded. In a hard sandbox it is ended earlier if a command finds no process free
+    while most of all processes were left behind like this."""
 
     @property
     def ok(self) -> bool:

@@ -13,7 +13,14 @@ from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 from sandbox_backends.contract import StreamName
-from sandbox_backends.errors import FileError, PathRefusedError, ProtocolError, SandboxError, SandboxLostError
+from sandbox_backends.errors import (
+    FileError,
+    InvalidRequestError,
+    PathRefusedError,
+    ProtocolError,
+    SandboxError,
+    SandboxLostError,
+)
 from sandbox_backends.runner import wire
 
 Meta = dict[str, Any]
@@ -28,7 +35,7 @@ FILE_CODES = frozenset(
 def field(meta: Meta, name: str, kind: type, low: float = -(2**63), high: float = 2**63) -> Any:
     """``meta[name]`` if it is of this type and within bounds; ProtocolError otherwise."""
     value: Any = meta.get(name)
-    if kind is float and type(value) is int:
+    if kind is float and type(value) is int and abs(value) < 2**63:
         value = float(value)
     if type(value) is not kind or (isinstance(value, int | float) and not low <= value <= high):
         raise ProtocolError(f"the sandbox's runner sent a bad answer: {name} is {str(value)[:40]!r}")
@@ -119,12 +126,16 @@ class Link(asyncio.Protocol):
         self, kind: int, meta: Meta, data: bytes = b"", *, sink: Sink | None = None, budget: int | None = 0
     ) -> Call:
         """Send a request. ``budget`` bounds the bytes of output that may come back (``None``: any)."""
-        if self.lost is not None:
-            raise self.lost
+        self._check()
         request = self._next
         self._next = self._next % 0xFFFFFFFF + 1
+        frame = wire.pack(kind, request, meta, data)
+        if len(frame) - len(data) > wire.MAX_META_TO_RUNNER:
+            raise InvalidRequestError(
+                "the request's argv, environment and paths are together longer than any place takes"
+            )
         call = self._calls[request] = Call(request, sink, budget)
-        self._send(kind, request, meta, data)
+        self._write(frame)
         return call
 
     async def result(self, call: Call, within_s: float | None) -> Meta:
@@ -167,12 +178,13 @@ class Link(asyncio.Protocol):
                 await asyncio.wait_for(self._writable.wait(), within_s)
             except TimeoutError:
                 raise self._break(SandboxLostError(f"the sandbox did not answer within {within_s:.0f} s")) from None
-        if self.lost is not None:
-            raise self.lost
+        self._check()
         self._send(kind, call.request, meta, data)
 
     async def stdin(self, call: Call, data: bytes, eof: bool) -> bool:
         """Feed a command; True once the bytes are in its pipe, False when it no longer reads."""
+        if call.ack is not None and not call.ack.done():
+            await asyncio.wait((call.ack,))  # of a write that was cancelled: one piece at a time is on its way
         if call.done.done():
             return False
         call.ack = asyncio.get_running_loop().create_future()
@@ -225,6 +237,10 @@ class Link(asyncio.Protocol):
 
     # -- inside --
 
+    def _check(self) -> None:
+        if self.lost is not None:
+            raise type(self.lost)(*self.lost.args)  # a new one: a raised exception gathers the stacks it went through
+
     async def _lose(self, explain: Callable[[], Awaitable[str]]) -> None:
         try:
             why = await explain()
@@ -233,8 +249,11 @@ class Link(asyncio.Protocol):
             self._break(SandboxLostError("the sandbox's main process ended"))
 
     def _send(self, kind: int, request: int, meta: Meta, data: bytes = b"") -> None:
+        self._write(wire.pack(kind, request, meta, data))
+
+    def _write(self, frame: bytes) -> None:
         assert self._transport is not None
-        self._transport.write(wire.pack(kind, request, meta, data))
+        self._transport.write(frame)
 
     def _receive(self, kind: int, request: int, meta: Meta, data: bytes) -> None:
         opening = kind in (wire.HELLO, wire.READY) or (kind == wire.FAIL and request == 0)

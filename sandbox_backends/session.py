@@ -40,6 +40,8 @@ GRACE_S = 10.0
 """How much longer than a command's own time limit its answer is awaited before the sandbox counts as lost."""
 RING_BYTES = 1 << 20
 MAX_OUTPUT_BYTES = 16 << 20
+MAX_ROW_BYTES = 4096
+"""Of one entry of a directory, as it is sent: a name of 255 bytes may take six times as much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +62,7 @@ class Place:
     warnings: tuple[str, ...] = ()
     oom_kills: Callable[[], int] = lambda: 0
     """How many processes of this place the kernel has killed for memory so far."""
+    grace_s: float = GRACE_S
     why_lost: Callable[[], Awaitable[str]] | None = None
     """A sentence on what became of the place, asked once after its connection ended."""
 
@@ -125,7 +128,7 @@ class RunnerSession:
         call = self._begin_exec(request, sink, streaming)
         feeder = self._feed(call, request.stdin)
         try:
-            meta = await self._link.result(call, request.timeout_s + GRACE_S)
+            meta = await self._link.result(call, request.timeout_s + self._place.grace_s)
         except SandboxLostError:
             meta = {"outcome": "lost", "code": None, "dropped": 0, "duration": 0.0, "detached": False}
         except BaseException:
@@ -187,25 +190,18 @@ class RunnerSession:
             raise
 
     async def list_dir(self, path: str = ".") -> DirListing:
-        parts: list[bytes] = []
-        budget = wire.MAX_ENTRIES * 2048
-        meta = await self._link.call(
-            wire.LIST, {"path": _path(path)}, sink=lambda _, data: parts.append(data), budget=budget
-        )
-        try:
-            rows = json.loads(b"".join(parts))
-            if not isinstance(rows, list) or len(rows) > wire.MAX_ENTRIES:
-                raise ValueError("not a list of entries")
-            entries = tuple(DirEntry(name=_name(row[0]), stat=_stat(row[1:])) for row in rows)
-        except (ValueError, TypeError, LookupError, RecursionError) as error:
-            raise self._distrust("a directory listing that cannot be read") from error
-        return DirListing(entries=entries, truncated=checked(meta, "truncated", bool))
+        listing = _Listing()
+        budget = wire.MAX_ENTRIES * MAX_ROW_BYTES
+        meta = await self._link.call(wire.LIST, {"path": _path(path)}, sink=listing.receive, budget=budget)
+        if listing.partial:
+            raise self._distrust("half a directory entry")
+        return DirListing(entries=tuple(listing.entries), truncated=checked(meta, "truncated", bool))
 
     async def stat(self, path: str) -> FileStat:
         meta = await self._link.call(wire.STAT, {"path": _path(path)})
         try:
             return _stat(meta["stat"])
-        except (ValueError, TypeError, LookupError) as error:
+        except (ValueError, TypeError, LookupError, OverflowError) as error:
             raise self._distrust("a file description that cannot be read") from error
 
     def _distrust(self, what: str) -> ProtocolError:
@@ -320,6 +316,27 @@ class RunningProcess:
         return self._ended.result() if done else None
 
 
+class _Listing:
+    """Takes a directory listing as it comes, one entry a line, and believes no line before it has read it."""
+
+    def __init__(self) -> None:
+        self.entries: list[DirEntry] = []
+        self.partial = b""
+
+    def receive(self, _stream: StreamName, data: bytes) -> None:
+        *lines, self.partial = (self.partial + data).split(b"\n")
+        if len(self.partial) > MAX_ROW_BYTES or len(self.entries) + len(lines) > wire.MAX_ENTRIES:
+            raise ProtocolError("the sandbox's runner sent a directory listing that is too large")
+        for line in lines:
+            try:
+                if len(line) > MAX_ROW_BYTES:
+                    raise ValueError("too long")
+                row = json.loads(line)
+                self.entries.append(DirEntry(name=_name(row[0]), stat=_stat(row[1:])))
+            except (ValueError, TypeError, LookupError, OverflowError, RecursionError) as error:
+                raise ProtocolError("the sandbox's runner sent a directory entry that cannot be read") from error
+
+
 def _check(request: ExecRequest) -> None:
     """Raise InvalidRequestError for what no place could carry out, before anything is sent."""
     env = request.env or {}
@@ -339,9 +356,6 @@ def _check(request: ExecRequest) -> None:
         raise InvalidRequestError(f"timeout_s must be above 0, not {request.timeout_s}")
     if not 0 <= request.max_output_bytes <= MAX_OUTPUT_BYTES:
         raise InvalidRequestError(f"max_output_bytes must be 0 to {MAX_OUTPUT_BYTES}, not {request.max_output_bytes}")
-    size = sum(map(len, request.argv)) + sum(len(k) + len(v) for k, v in env.items())
-    if size > wire.MAX_META_TO_RUNNER // 8:
-        raise InvalidRequestError(f"argv and environment hold {size} characters, which no program can be given")
 
 
 def _encodes(text: str) -> bool:

@@ -17,12 +17,10 @@ NEEDS = {
 LEAST = {"memory_bytes": 16 << 20, "pids": 8, "cpus": 0.01, "disk_bytes": 1 << 20, "tmp_bytes": 4096, "open_files": 32}
 
 
-def refuse_beyond(
-    spec: SandboxSpec, backend: str, enforces: Enforces, *, disk: bool = False, soft: bool = True
-) -> None:
+def refuse_beyond(spec: SandboxSpec, backend: str, enforces: Enforces, *, soft: bool = True) -> None:
     """Raise UnsupportedSpecError for the first demand that ``backend`` does not enforce.
 
-    ``disk``: it can hold ``limits.disk_bytes``. ``soft``: a local backend, which cannot hold ``tmp_bytes``.
+    ``soft``: a local backend, which cannot hold ``tmp_bytes``. No backend holds ``disk_bytes``.
     """
 
     def refuse(what: str, mend: str) -> UnsupportedSpecError:
@@ -39,7 +37,7 @@ def refuse_beyond(
     for name, (flag, what) in NEEDS.items():
         if getattr(spec.limits, name) is not None and flag not in enforces:
             raise refuse(what, "drop the limit, or take a backend that holds it, see 'bubbles sandbox doctor'")
-    if spec.limits.disk_bytes is not None and not disk:
+    if spec.limits.disk_bytes is not None:
         raise refuse("a disk limit", "drop it; tmp_bytes bounds what is in memory, and a file system of its own bounds a root")
     if spec.limits.tmp_bytes is not None and soft:
         raise refuse("a limit on temporary files", "drop it, or take bubblewrap or docker")

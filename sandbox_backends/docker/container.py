@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,7 @@ INSIDE_LINK = "/run/bubbles/link"
 LABEL = "org.bubbles.sandbox"
 """Of every container of ours: the sandbox's id."""
 LABEL_DATA, LABEL_OWNER = f"{LABEL}.data", f"{LABEL}.owner"
-LABEL_SESSION, LABEL_SPEC = f"{LABEL}.session", f"{LABEL}.spec"
+LABEL_SESSION = f"{LABEL}.session"
 
 CLOSED_IN_IMAGES = "/root"
 """0700 in every image, so a session that is not root could not walk to a root below it."""
@@ -59,22 +57,6 @@ class Plan:
     @property
     def link(self) -> Path:
         return self.directory / "link"
-
-    @property
-    def spec_hash(self) -> str:
-        """Changes with everything that makes one container differ from another."""
-        limits, spec = self.ceilings, self.spec
-        roots = [(str(root.path), root.writable) for root in spec.roots]
-        kind = [
-            self.image,
-            self.runtime,
-            self.user,
-            str(spec.network),
-            spec.allow,
-            sorted(spec.env.items()),
-            str(limits),
-        ]
-        return hashlib.sha256(json.dumps([roots, str(spec.home), *kind]).encode()).hexdigest()[:16]
 
 
 def refuse_clash(spec: SandboxSpec) -> None:
@@ -126,12 +108,7 @@ def body(plan: Plan) -> dict[str, Any]:
         "AttachStdout": True,
         "AttachStderr": True,
         "Healthcheck": {"Test": ["NONE"]},
-        "Labels": {
-            **dict(plan.labels),
-            LABEL: plan.id,
-            LABEL_SESSION: plan.spec.session,
-            LABEL_SPEC: plan.spec_hash,
-        },
+        "Labels": {**dict(plan.labels), LABEL: plan.id, LABEL_SESSION: plan.spec.session},
         "HostConfig": _host_config(plan),
     }
 

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from json import JSONDecodeError
 from typing import Any, TypeVar
 
 from sandbox_backends.contract import Enforces
@@ -111,14 +112,22 @@ class Engine:
     async def ask(self, work: Callable[[Any], T]) -> T:
         """``work(client)`` in a thread, with a ``docker.APIClient``.
 
-        Raises BackendUnavailableError when the engine is not reached; ``docker.errors.APIError`` is left as it is.
+        Raises BackendUnavailableError when the engine is not reached; a ``docker.errors.APIError`` is left as it is for
+        callers that tell its kinds apart, and is otherwise made a sentence by :func:`refusal`.
         """
         return await self._begin(work)
 
     async def info(self, *, fresh: bool = False) -> EngineInfo:
         """What the engine can do; asked once for each time it is connected to. Raises BackendUnavailableError."""
+        from docker.errors import APIError
+
         if self._info is None or fresh:
-            self._info = read_info(await self.ask(lambda client: client.info()), self._version)
+            try:
+                self._info = read_info(await self.ask(lambda client: client.info()), self._version)
+            except APIError as error:
+                raise refusal(error, "to say what it can do (/info)") from error
+            except (TypeError, ValueError, AttributeError) as error:
+                raise self._unreachable(error) from error
         return self._info
 
     def _begin(self, work: Callable[[Any], T]) -> asyncio.Future[T]:
@@ -127,7 +136,7 @@ class Engine:
         return asyncio.get_running_loop().run_in_executor(self._threads, self._call, work)
 
     def _call(self, work: Callable[[Any], T]) -> T:
-        from docker.errors import APIError, DockerException
+        from docker.errors import APIError, DockerException, StreamParseError
         from urllib3.exceptions import HTTPError
 
         try:
@@ -135,7 +144,8 @@ class Engine:
             return work(self._connected())
         except APIError:
             raise  # the engine answered
-        except (OSError, HTTPError, DockerException) as error:  # requests' own errors are OSErrors
+        # The errors of requests are OSErrors. The last three are of answers that are cut off or no JSON at all.
+        except (OSError, HTTPError, DockerException, StreamParseError, JSONDecodeError, UnicodeDecodeError) as error:
             self._forget()
             raise self._unreachable(error) from error
 
@@ -147,16 +157,22 @@ class Engine:
 
     def _connected(self) -> Any:
         from docker import APIClient
+        from docker.errors import APIError
 
         with self._lock:
             if self._client is None:
                 path = self.socket_path
                 asking = self._client_for(APIClient, "1.40")
                 try:
-                    self._version = asking.version(api_version=False)
+                    said = asking.version(api_version=False)
+                except APIError as error:
+                    raise refusal(error, "to say its version (/version)") from error
                 finally:
                     asking.close()
-                api = _numbers(self._version.get("ApiVersion", "0"))
+                if not isinstance(said, dict):
+                    raise self._unreachable(TypeError("its version is no JSON object"))
+                self._version = said
+                api = _numbers(str(said.get("ApiVersion", "0")))
                 if api < OLDEST_API:
                     raise BackendUnavailableError(
                         f"The Docker engine {self._version.get('Version')} at {path} is too old.",
@@ -200,6 +216,16 @@ class Engine:
         )
 
 
+def refusal(error: Exception, what: str) -> BackendUnavailableError:
+    """A ``docker.errors.APIError`` as a sentence: the engine was reached and refused ``what``."""
+    said = str(getattr(error, "explanation", None) or error).strip().rstrip(".")
+    status = getattr(error, "status_code", None)
+    reason = f"The Docker engine refused {what}: {said}."
+    if status in (401, 403):
+        return BackendUnavailableError(reason, "If a proxy stands before its socket, let it pass this request.")
+    return BackendUnavailableError(reason, "Look into its log: sudo journalctl -u docker")
+
+
 def _installed() -> bool:
     return any(shutil.which(name, path="/usr/bin:/usr/local/bin:/usr/sbin:/sbin") for name in ("dockerd", "docker"))
 
@@ -216,7 +242,7 @@ def read_info(info: dict[str, Any], version: dict[str, Any]) -> EngineInfo:
     held = info.get("CgroupDriver") != "none"
     return EngineInfo(
         version=str(version.get("Version", "")),
-        api=_numbers(version.get("ApiVersion", "0")),
+        api=_numbers(str(version.get("ApiVersion", "0"))),
         rootless="rootless" in names,
         user_mapping="userns" in names,
         desktop="Docker Desktop" in str(info.get("OperatingSystem", "")),

@@ -11,7 +11,7 @@ from typing import Any
 
 from sandbox_backends.contract import BackendSettings
 from sandbox_backends.docker.container import LABEL, LABEL_DATA, LABEL_OWNER, LABEL_SESSION
-from sandbox_backends.docker.engine import Engine
+from sandbox_backends.docker.engine import Engine, refusal
 from sandbox_backends.docker.running import remove
 from sandbox_backends.owner import Owner, forget, owner_alive, records
 
@@ -55,18 +55,6 @@ async def reap(settings: BackendSettings, owner: Owner | None = None) -> tuple[s
     return tuple(removed)
 
 
-async def remove_sandbox(settings: BackendSettings, sandbox: str) -> bool:
-    """Remove the container of this sandbox, whoever owns it; its session finds itself lost. False: there was none.
-
-    Raises BackendUnavailableError.
-    """
-    engine = Engine(settings.docker_url)
-    gone = [
-        await remove(engine, row.container) for row in await _list(engine, settings.data_dir) if row.sandbox == sandbox
-    ]
-    return any(gone)
-
-
 def data_dir_id(data_dir: Path) -> str:
     """A name for this very data directory: two controllers in containers may both call theirs /data."""
     path = data_dir / "run" / "owners" / "id"
@@ -85,11 +73,17 @@ def data_dir_id(data_dir: Path) -> str:
 
 
 async def _list(engine: Engine, data_dir: Path) -> tuple[ContainerInfo, ...]:
+    from docker.errors import APIError
+
     try:
         ours = await asyncio.to_thread(data_dir_id, data_dir)
     except FileNotFoundError:
         return ()  # no controller has ever worked here
-    rows = await engine.ask(lambda client: client.containers(all=True, filters={"label": f"{LABEL_DATA}={ours}"}))
+    chosen = {"label": f"{LABEL_DATA}={ours}"}
+    try:
+        rows = await engine.ask(lambda client: client.containers(all=True, filters=chosen))
+    except APIError as error:
+        raise refusal(error, "to list its containers") from error
     found = await asyncio.to_thread(lambda: [_info(row, data_dir) for row in rows])
     return tuple(sorted(found, key=lambda info: info.created_s))
 

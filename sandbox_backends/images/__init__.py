@@ -18,7 +18,7 @@ from sandbox_backends.images.debootstrap import OnProgress
 from sandbox_backends.images.engine import ImageInfo
 from sandbox_backends.images.recipe import Recipe, load_recipe
 
-__all__ = ["ImageInfo", "Method", "build", "list_images", "remove_image"]
+__all__ = ["ImageInfo", "Method", "build", "list_images"]
 
 Method = Literal["debootstrap", "docker"]
 
@@ -62,8 +62,3 @@ async def list_images(settings: BackendSettings) -> tuple[ImageInfo, ...]:
     """The sandbox images that the engine has, the newest first."""
     recipe = await asyncio.to_thread(load_recipe)
     return await images_in.ask(Engine(settings.docker_url), lambda client: images_in.ours(client, recipe))
-
-
-async def remove_image(settings: BackendSettings, reference: str) -> None:
-    """Remove a sandbox image by name or id. Another image is refused, and one that a container uses too."""
-    await images_in.ask(Engine(settings.docker_url), lambda client: images_in.remove(client, reference))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from sandbox_backends.docker.engine import Engine
+from sandbox_backends.docker.engine import Engine, refusal
 from sandbox_backends.errors import BackendUnavailableError
 from sandbox_backends.images.recipe import IMAGE_LABEL, RECIPE_LABEL, Recipe
 
@@ -42,7 +42,7 @@ async def ask(engine: Engine, work: Callable[[Any], Result], *, abandon: bool = 
     try:
         return await (engine.ask(work_and_close) if abandon else engine.call(work_and_close))
     except APIError as error:
-        raise BackendUnavailableError(f"The Docker engine refused: {error.explanation or error}.") from error
+        raise refusal(error, "what the image needs") from error
 
 
 def find(client: Any, reference: str, recipe: Recipe) -> ImageInfo | None:
@@ -66,13 +66,6 @@ def ours(client: Any, recipe: Recipe) -> tuple[ImageInfo, ...]:
     """Every sandbox image, the newest first."""
     found = (find(client, image["Id"], recipe) for image in client.images(filters={"label": IMAGE_LABEL}))
     return tuple(sorted(filter(None, found), key=lambda image: image.created, reverse=True))
-
-
-def remove(client: Any, reference: str) -> None:
-    labels = client.inspect_image(reference)["Config"].get("Labels") or {}
-    if IMAGE_LABEL not in labels:
-        raise BackendUnavailableError(f"{reference} is not a sandbox image.", "See: bubbles sandbox image ls")
-    client.remove_image(reference)
 
 
 def try_and_name(client: Any, image_id: str, name: str, recipe: Recipe) -> ImageInfo | None:

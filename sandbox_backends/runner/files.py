@@ -233,7 +233,8 @@ class FileWrite:
         self.fd = -1
         self.temporary: Optional[str] = None
         try:
-            self.mode = self._check_target() if mode is None else mode
+            kept = self._check_target()
+            self.mode = kept if mode is None else mode
             self._open()
         except OSError as error:
             self.abort()

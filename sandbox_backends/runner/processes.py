@@ -180,7 +180,12 @@ def end_tree(leader: int, xid: Optional[str], spare: Set[int]) -> None:
     """Stop all of it, look again until nothing new appears, then kill: a forking child cannot outrun this."""
     seen: Set[int] = set()
     for _ in range(20):
-        new = find_tree(leader, xid, spare) - seen
+        try:
+            new = find_tree(leader, xid, spare) - seen
+        except OSError:  # /proc cannot be read: no descriptor is left
+            send_signal(-leader, signal.SIGKILL)
+            seen.add(leader)
+            break
         if not new:
             break
         for pid in new:
@@ -209,22 +214,25 @@ def end_descendants(spare: Set[int]) -> None:
         reap_now()
 
 
-def end_others(running: List[Tuple[int, str]], spare: Set[int]) -> Set[int]:
-    """Kill what is left of commands that have ended; only for a place where every process is the session's.
+def end_others(running: List[Tuple[int, str]], spare: Set[int], at_least: int) -> Set[int]:
+    """Kill what is left of commands that have ended, if that is most of all and ``at_least`` so many; which it was.
 
-    A detached fork bomb would otherwise hold all the processes that the session may have, for good.
+    A detached fork bomb would otherwise hold all the processes that the session may have, for good. Only for a place
+    where every process is the session's.
     """
     seen: Set[int] = set()
     for _ in range(50):
         kept = set(spare)
         for leader, xid in running:
             kept |= find_tree(leader, xid, spare)
-        new = set(process_table()) - kept - seen
-        if not new:
+        others = set(process_table()) - kept
+        if not seen and (len(others) < at_least or len(others) <= len(kept)):
+            return seen
+        if not others - seen:
             break
-        for pid in new:
+        for pid in others - seen:
             send_signal(pid, signal.SIGSTOP)
-        seen |= new
+        seen |= others
     for pid in seen:
         send_signal(pid, signal.SIGKILL)
     return seen

@@ -34,10 +34,12 @@ if TYPE_CHECKING:
     from .wire import Meta
 
 
+LEFTOVERS = 8  # fewer than these are never ended to make room
 ROOM_S = 1.0  # how long the end of what finished commands left is awaited
 LINGER_S = 0.05  # how long the output of a background child is awaited after its command ended
 OOM_COUNTERS = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
-BRIDGE_STARTS = 20
+BRIDGE_PAUSE_S = 0.2  # before the bridge is started again
+PIPE_BYTES = 1 << 20  # no pipe holds more
 MAX_WAIT_S = 3600.0  # epoll_wait(2) counts milliseconds in 31 bits
 
 
@@ -60,7 +62,7 @@ class Runner:
         self.oom_fd = -1
         self.bridge: Optional[int] = None
         self.bridge_argv: List[str] = []
-        self.bridge_starts = 0
+        self.bridge_due: Optional[float] = None  # when it is to be started again
         self.actions = {
             wire.EXEC: self.do_exec,
             wire.STDIN: self.do_stdin,
@@ -107,18 +109,27 @@ class Runner:
         }
 
     def next_timeout(self) -> Optional[float]:
-        times = [t for c in self.commands.values() for t in (c.linger or c.deadline,) if t is not None]
+        times = [] if self.bridge_due is None else [self.bridge_due]
+        for command in self.commands.values():
+            if command.linger is None:
+                times += [] if command.deadline is None else [command.deadline]
+            elif not self.connection.pressed:
+                times.append(command.linger)
         return min(MAX_WAIT_S, max(0.0, min(times) - time.monotonic())) if times else None
 
     def on_time(self) -> None:
         now = time.monotonic()
         for command in list(self.commands.values()):
             if command.linger is not None:
-                if now >= command.linger:
-                    self.finish(command)
+                if now >= command.linger and not self.connection.pressed:
+                    self.drain(command)
+                    if command.request in self.commands:
+                        self.finish(command)
             elif command.deadline is not None and now >= command.deadline:
                 command.timed_out, command.deadline = True, None
                 end_tree(command.pid, command.xid, self.spare())
+        if self.bridge_due is not None and now >= self.bridge_due:
+            self.start_bridge()
 
     def on_wake(self, waker: int) -> None:
         try:
@@ -131,7 +142,7 @@ class Runner:
     def reap(self) -> None:
         for pid, status in reap_now():
             if pid == self.bridge:
-                self.start_bridge()
+                self.bridge, self.bridge_due = None, time.monotonic() + BRIDGE_PAUSE_S
             command = self.leaders.pop(pid, None)
             if command is not None:
                 command.status = status
@@ -161,6 +172,8 @@ class Runner:
     def on_pressure(self, pressed: bool) -> None:
         """Read commands' output only while little waits to be sent: a command then blocks as on any full pipe."""
         for command in self.commands.values():
+            if command.linger is not None and not pressed:
+                command.linger = time.monotonic() + LINGER_S
             for fd in command.outputs:
                 if pressed:
                     self.selector.unregister(fd)
@@ -188,7 +201,7 @@ class Runner:
         if meta["bridge"]:
             here = os.path.dirname(os.path.abspath(__file__))
             self.bridge_argv = [sys.executable, "-I", "-S", "-B", here + "/bridge.py", *meta["bridge"]]
-            self.start_bridge()
+            self.open_bridge()
         self.cwd = files.open(".", os.O_RDONLY | os.O_DIRECTORY)
         counter = next((f for f in OOM_COUNTERS if self.hard and os.path.exists(f)), None)
         if counter is not None:
@@ -197,24 +210,25 @@ class Runner:
         self.files = files
         self.send(wire.READY, 0, {"pid": os.getpid()})
 
-    def start_bridge(self) -> None:
-        """Start it, and start it again if a command killed it, within reason."""
-        self.bridge = None
-        self.bridge_starts += 1
-        if self.bridge_starts > BRIDGE_STARTS:
-            return
-        argv = self.bridge_argv
-        if self.bridge_starts > 1:
-            self.bridge = os.posix_spawn(argv[0], argv, {}, setsid=True)
-            return
+    def open_bridge(self) -> None:
+        """Start the bridge to the egress proxy and wait until it listens, so that the first command finds it."""
         ready, told = os.pipe()
         os.set_inheritable(told, True)
+        argv = self.bridge_argv
         self.bridge = os.posix_spawn(argv[0], [*argv, "--ready-fd", str(told)], {}, setsid=True)
         os.close(told)
-        listening = os.read(ready, 1)  # so the first command already finds it
+        listening = os.read(ready, 1)
         os.close(ready)
         if not listening:
             raise Failure("io", "the way to the egress proxy could not be opened inside")
+
+    def start_bridge(self) -> None:
+        """Start it again after a command killed it; if that fails, once more a little later."""
+        self.bridge_due = None
+        try:
+            self.bridge = os.posix_spawn(self.bridge_argv[0], self.bridge_argv, {}, setsid=True)
+        except OSError:
+            self.bridge_due = time.monotonic() + BRIDGE_PAUSE_S
 
     def spare(self) -> Set[int]:
         """Processes that a command's end must not touch."""
@@ -272,8 +286,9 @@ class Runner:
                 self.watch(command, fd)
 
     def make_room(self) -> None:
-        """End what finished commands left running, when no further process can be had."""
-        ended = end_others([(command.pid, command.xid) for command in self.leaders.values()], self.spare())
+        """End what finished commands left running, if it holds most of the processes that there are."""
+        running = [(command.pid, command.xid) for command in self.leaders.values()]
+        ended = end_others(running, self.spare(), at_least=LEFTOVERS)
         deadline = time.monotonic() + ROOM_S
         while ended.intersection(process_table()) and time.monotonic() < deadline:
             time.sleep(0.005)
@@ -282,23 +297,33 @@ class Runner:
     def watch(self, command: Command, fd: int) -> None:
         self.selector.register(fd, selectors.EVENT_READ, lambda mask: self.on_output(command, fd))
 
-    def on_output(self, command: Command, fd: int) -> None:
+    def on_output(self, command: Command, fd: int) -> bool:
+        """Take a piece of output; whether there was one."""
         try:
             chunk = os.read(fd, wire.CHUNK)
         except (BlockingIOError, InterruptedError):
-            return
+            return False
         if not chunk:
             self.selector.unregister(fd)
             os.close(fd)
             del command.outputs[fd]
             if not command.outputs and command.status is not None and command.request in self.commands:
                 self.finish(command)
-        elif command.kept is None:
-            return  # the command has ended: a background child's output is read and thrown away
+            return False
+        if command.kept is None:
+            pass  # the command has ended: a background child's output is read and thrown away
         elif command.streaming:
             self.send(wire.OUT, command.request, {"stream": command.outputs[fd]}, chunk)
         else:
             command.kept[command.outputs[fd]].feed(chunk)
+        return True
+
+    def drain(self, command: Command) -> None:
+        """Take what the command wrote before it ended; a background child that floods is not followed for ever."""
+        for fd in list(command.outputs):
+            for _ in range(PIPE_BYTES // wire.CHUNK + 1):
+                if not self.on_output(command, fd):
+                    break
 
     def finish(self, command: Command) -> None:
         """Answer for a command whose leader has ended."""
@@ -410,7 +435,7 @@ class Runner:
 
     def do_list(self, files: Confined, request: int, meta: Meta, data: bytes) -> None:
         entries, truncated = files.list(meta["path"], wire.MAX_ENTRIES)
-        rows = json.dumps(entries).encode("ascii")
+        rows = "".join(json.dumps(entry) + "\n" for entry in entries).encode("ascii")
         for at in range(0, len(rows), wire.CHUNK):
             self.send(wire.OUT, request, {"stream": "stdout"}, rows[at : at + wire.CHUNK])
         self.send(wire.DONE, request, {"truncated": truncated})

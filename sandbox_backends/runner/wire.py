@@ -25,7 +25,6 @@ MAX_META_FROM_RUNNER = 64 << 10
 CHUNK = 256 << 10
 MAX_READ = 16 << 20
 MAX_ENTRIES = 10_000
-PENDING_STDIN = 4 << 20  # per process; the controller keeps one unacknowledged chunk, so this is never reached
 
 # Controller to runner.
 INIT, EXEC, STDIN, SIGNAL, READ, WRITE, DATA, LIST, STAT, PING = range(1, 11)

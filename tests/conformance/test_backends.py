@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -266,6 +267,47 @@ async def test_time_limit_ends_children_that_made_their_own_session(bench: Bench
         zombies = await session.exec(sh("grep -l '^State:.Z' /proc/[0-9]*/status 2>/dev/null | wc -l"))
         if name in ("docker", "bubblewrap"):
             assert zombies.stdout.strip() == b"0"
+
+
+@real_place
+@pytest.mark.blocking  # the slow reader is the point
+@pytest.mark.parametrize("size", [5_000_000, 12_345_678])
+async def test_slow_reader_gets_every_byte(bench: Bench, name: str, size: int) -> None:
+    got = 0
+
+    def read(_: str, piece: bytes) -> None:
+        nonlocal got
+        time.sleep(0.01)
+        got += len(piece)
+
+    async with bench.open(name) as session:
+        result = await session.exec(sh(f"head -c {size} /dev/zero"), on_output=read)
+    assert (got, result.detached, result.exit_code) == (size, False, 0)
+
+
+@real_place
+async def test_request_too_large_for_any_place_costs_nothing(bench: Bench, name: str) -> None:
+    async with bench.open(name) as session:
+        for request in (
+            ExecRequest(argv=("echo", *("😀" * 30_000 for _ in range(13))), timeout_s=10),
+            ExecRequest(argv=("echo",), cwd="a" * 5_000_000, timeout_s=10),
+            ExecRequest(argv=("echo",), env={"A": "\x01" * 5_000_000}, timeout_s=10),
+        ):
+            with pytest.raises(InvalidRequestError):
+                await session.exec(request)
+        long = await session.exec(ExecRequest(argv=("echo", "x" * 3_000_000), timeout_s=10))
+        assert long.exit_code == 126  # the kernel's own limit on an argument: a value, as in a shell
+        assert (await session.exec(ExecRequest(argv=("true",), timeout_s=10))).ok
+
+
+@real_place
+async def test_writing_replaces_regular_files_only(bench: Bench, name: str) -> None:
+    async with bench.open(name) as session:
+        assert (await session.exec(sh("mkfifo fifo; ln -s fifo link; mkdir dir"))).ok
+        for path in ("fifo", "link", "dir"):
+            for mode in (None, 0o600):
+                with pytest.raises(FileError):
+                    await session.write_file(path, b"x", mode=mode)
 
 
 @real_place

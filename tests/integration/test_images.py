@@ -133,29 +133,21 @@ def provisioning(engine: Any) -> list[Any]:
 
 
 @needs_docker
-async def test_only_sandbox_images_are_listed_and_removed(
+async def test_only_sandbox_images_are_listed(
     settings: BackendSettings, recipe: Recipe, sandbox_image: str, engine: Any
 ) -> None:
     built = await images.build(settings, how="docker", base=sandbox_image, recipe=recipe)
     listed = {item.id: item for item in await images.list_images(settings)}
     assert not listed[built.id].current, "made from another recipe than this version's"
-    await images.remove_image(settings, settings.docker_image)
+    engine.images.remove(settings.docker_image)
     assert built.id not in {item.id for item in await images.list_images(settings)}
 
     foreign = f"bubbles-test-foreign-{uuid.uuid4().hex[:8]}"
     engine.api.import_image_from_data(b"\0" * 1024, repository=foreign)
     try:
         assert not any(foreign in tag for item in await images.list_images(settings) for tag in item.tags)
-        with pytest.raises(BackendUnavailableError, match="not a sandbox image"):
-            await images.remove_image(settings, foreign)
     finally:
         engine.images.remove(foreign)
-
-
-@needs_docker
-async def test_removing_what_is_not_there_is_a_sentence(settings: BackendSettings) -> None:
-    with pytest.raises(BackendUnavailableError, match=r"(?i)no such image"):
-        await images.remove_image(settings, settings.docker_image)
 
 
 @needs_docker

@@ -20,7 +20,7 @@ from sandbox_backends.launch import launch
 from sandbox_backends.link import Link
 from sandbox_backends.local import runner_argv
 from sandbox_backends.runner import wire
-from sandbox_backends.session import Place, RunnerSession
+from sandbox_backends.session import GRACE_S, Place, RunnerSession
 
 HELLO = {"version": wire.VERSION, "machine": "x86_64", "python": "3.11.2", "uid": 0, "caps": ""}
 DONE = {"outcome": "exited", "code": 0, "dropped": 0, "duration": 0.1, "detached": False}
@@ -86,6 +86,7 @@ def test_bad_frames_are_refused(bad: bytes) -> None:
 @asynccontextmanager
 async def hostile_runner(
     act: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+    grace_s: float = GRACE_S,
 ) -> AsyncIterator[RunnerSession]:
     """A session whose runner is ``act``, after a handshake as it should be."""
     ours, theirs = socket.socketpair()
@@ -96,7 +97,7 @@ async def hostile_runner(
     writer.write(frame(wire.READY, 0, {}))
     await link.init({}, b"")
     await reader.read(65536)
-    place = Place(id="hostile", sock=ours, roots=("/x",), cwd="/x", env={}, hard=True)
+    place = Place(id="hostile", sock=ours, roots=("/x",), cwd="/x", env={}, hard=True, grace_s=grace_s)
     task = asyncio.ensure_future(act(reader, writer))
     try:
         yield RunnerSession(place, link)
@@ -140,6 +141,7 @@ LIES = {
     "a failure without a code": frame(wire.FAIL, 1, {"message": "x"}),
     "a failure of an unknown code": frame(wire.FAIL, 1, {"code": "rm", "message": "x"}),
     "an acknowledgement that says nothing": frame(wire.ACK, 1, {"closed": 1}),
+    "a duration beyond all numbers": frame(wire.DONE, 1, {**DONE, "duration": 10**400}),
     "garbage": b"\xff" * 100,
 }
 
@@ -163,16 +165,20 @@ async def test_lying_runner_costs_its_own_sandbox_only(lie: bytes) -> None:
 @pytest.mark.parametrize(
     "rows",
     [
-        b"nonsense",
-        b"{}",
-        b"[1]",
-        b'[["a/b", "file", 1, 1, 1]]',
-        b'[["", "file", 1, 1, 1]]',
-        b'[["a", "door", 1, 1, 1]]',
-        b'[["a", "file", "1", 1, 1]]',
-        b'[["a", "file", 1]]',
-        b'[["a", "file", 1, 1, {}]]',
+        b"nonsense\n",
+        b"{}\n",
+        b"[1]\n",
+        b'["a/b", "file", 1, 1, 1]\n',
+        b'["", "file", 1, 1, 1]\n',
+        b'["a", "door", 1, 1, 1]\n',
+        b'["a", "file", "1", 1, 1]\n',
+        b'["a", "file", 1]\n',
+        b'["a", "file", 1, 1, {}]\n',
+        b'["a", "file", 1, 1, 1' + b"0" * 400 + b"]\n",
+        b'["a", "file", 1, 1, 1]',
         b"[" * 100_000,
+        b"[" * 4000 + b"\n",
+        b'["a", "file", 1, 1, 1]\n' * 10_001,
     ],
 )
 async def test_lying_directory_listing_is_not_believed(rows: bytes) -> None:
@@ -190,9 +196,8 @@ async def test_file_of_more_bytes_than_asked_for_is_not_believed() -> None:
             await session.read_file("x", max_bytes=10)
 
 
-async def test_runner_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sandbox_backends.session.GRACE_S", 0.1)
-    async with hostile_runner(answering()) as session:
+async def test_runner_that_never_answers_is_given_up() -> None:
+    async with hostile_runner(answering(), grace_s=0.1) as session:
         result = await session.exec(ExecRequest(argv=("true",), timeout_s=0.1))
         assert result.outcome is Outcome.LOST
         assert "did not answer" in (session.lost or "")

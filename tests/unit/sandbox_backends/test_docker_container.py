@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import socket
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 
 from sandbox_backends.contract import BackendSettings, Enforces, Limits, Network, Root, SandboxSpec
-from sandbox_backends.docker import DockerBackend
+from sandbox_backends.docker import DockerBackend, list_containers, reap
 from sandbox_backends.docker.attach import attach
 from sandbox_backends.docker.ceilings import MIB, Ceilings, ceilings
 from sandbox_backends.docker.container import HOME, INSIDE_LINK, Plan, body, lay, refuse_clash
@@ -111,19 +112,6 @@ def test_runner_over_stdio_sees_no_socket_directory(tmp_path: Path) -> None:
     assert request["Entrypoint"][-1] == "--stdio"
     assert request["OpenStdin"] is request["StdinOnce"] is True
     assert INSIDE_LINK not in {mount["Target"] for mount in request["HostConfig"]["Mounts"]}
-
-
-def test_spec_hash_changes_with_what_makes_another_container(tmp_path: Path) -> None:
-    first = plan(tmp_path)
-    others = [
-        replace(first, image="other"),
-        replace(first, ceilings=ceilings(Limits(pids=9), INFO)),
-        replace(first, spec=replace(first.spec, network=Network.FULL)),
-        replace(first, spec=replace(first.spec, roots=(Root(path=Path("/srv/project"), writable=False),))),
-        replace(first, spec=replace(first.spec, env={"A": "b"})),
-    ]
-    assert first.spec_hash == replace(first, id="test-2").spec_hash
-    assert len({first.spec_hash, *(other.spec_hash for other in others)}) == 1 + len(others)
 
 
 def test_roots_below_root_s_home_are_reached_by_others(tmp_path: Path) -> None:
@@ -250,8 +238,8 @@ def backend_at(tmp_path: Path) -> Iterator[Any]:
 
 
 @contextmanager
-def listening(path: Path, answer: bytes) -> Iterator[None]:
-    """Something on a unix socket that gives one answer to whatever it is sent."""
+def listening(path: Path, answer: bytes | Callable[[bytes], bytes]) -> Iterator[None]:
+    """Something on a unix socket that gives one answer to whatever it is sent, or one that is made of it."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen()
@@ -263,8 +251,8 @@ def listening(path: Path, answer: bytes) -> Iterator[None]:
                 except OSError:
                     return
                 with sock:
-                    if sock.recv(65536):
-                        sock.sendall(answer)
+                    if asked := sock.recv(65536):
+                        sock.sendall(answer if isinstance(answer, bytes) else answer(asked))
 
         thread = threading.Thread(target=serve)
         thread.start()
@@ -301,6 +289,64 @@ async def test_engine_that_is_too_old_is_said_to_be(tmp_path: Path, backend_at: 
     assert not probe.usable
     assert "18.06.1" in probe.reason
     assert "19.03" in probe.remedy
+
+
+HEAD = b"HTTP/1.1 %s\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s"
+VERSION = b'{"Version": "24.0.7", "ApiVersion": "1.43"}'
+ABLE = b'{"MemoryLimit": true, "PidsLimit": true, "CpuCfsQuota": true, "NCPU": 2, "MemTotal": 4294967296}'
+FORBIDDEN = (b"403 Forbidden", b'{"message": "blocked by policy"}')
+
+
+def behind_a_proxy(answers: dict[str, tuple[bytes, bytes]]) -> Callable[[bytes], bytes]:
+    """An engine's socket behind a proxy that answers these paths itself, by how they end, and lets through the rest."""
+    known = {"/version": (b"200 OK", VERSION), "/info": (b"200 OK", ABLE), **answers}
+
+    def answer(request: bytes) -> bytes:
+        path = request.split(b" ")[1].decode().partition("?")[0]
+        status, text = next((row for end, row in known.items() if path.endswith(end)), FORBIDDEN)
+        return HEAD % (status, len(text), text)
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("path", "answer", "expected"),
+    [
+        ("/version", FORBIDDEN, "refused to say its version (/version): blocked by policy"),
+        ("/info", FORBIDDEN, "refused to say what it can do (/info): blocked by policy"),
+        ("/info", (b"500 Internal Server Error", b"{}"), "refused to say what it can do"),
+        ("/info", (b"200 OK", b"[]"), "does not answer as it should"),
+        ("/info", (b"200 OK", b'{"NCPU": "many"}'), "does not answer as it should"),
+        ("/info", (b"200 OK", b'{"NCPU": '), "does not answer as it should"),
+        ("/version", (b"200 OK", b"[]"), "does not answer as it should"),
+        ("/images/bubbles-sandbox:latest/json", FORBIDDEN, "refused to describe image bubbles-sandbox:latest"),
+        ("/images/bubbles-sandbox:latest/json", (b"404 Not Found", b'{"message": "No such image: x"}'), "has no image"),
+    ],
+)
+async def test_engine_that_refuses_a_question_is_unusable_in_a_sentence(
+    tmp_path: Path, backend_at: Any, path: str, answer: tuple[bytes, bytes], expected: str
+) -> None:
+    with listening(tmp_path / "proxy.sock", behind_a_proxy({path: answer})):
+        backend = backend_at(f"unix://{tmp_path}/proxy.sock")
+        probe = await backend.probe()
+        assert not probe.usable
+        assert expected in probe.reason
+        assert probe.remedy
+        with pytest.raises(BackendUnavailableError, match=re.escape(expected)):
+            async with backend.open(SandboxSpec(session="t", roots=(Root(path=_project(tmp_path)),))):
+                pass
+
+
+async def test_engine_that_will_not_list_its_containers_is_an_error_in_a_sentence(
+    tmp_path: Path, backend_at: Any
+) -> None:
+    with listening(tmp_path / "proxy.sock", behind_a_proxy({})):
+        settings = BackendSettings(
+            data_dir=tmp_path / "data", person_home=tmp_path / "person", docker_url=f"unix://{tmp_path}/proxy.sock"
+        )
+        for ask in (list_containers, reap):
+            with pytest.raises(BackendUnavailableError, match="refused to list its containers: blocked by policy"):
+                await ask(settings)
 
 
 async def test_something_else_than_an_engine_is_unusable(tmp_path: Path, backend_at: Any) -> None:
