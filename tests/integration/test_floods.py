@@ -235,7 +235,7 @@ ODD: dict[str, dict[str, Any]] = {
     "a time limit in the past": {"argv": ("true",), "timeout_s": -1},
     "a time limit that is no number": {"argv": ("true",), "timeout_s": float("nan")},
     "more output than is kept": {"argv": ("true",), "max_output_bytes": 1 << 40},
-    "a megabyte of arguments": {"argv": ("echo", *("x" * 1000,) * 1024)},
+    "five megabytes of arguments": {"argv": ("echo", *("x" * 1000,) * 5000)},
 }
 
 
