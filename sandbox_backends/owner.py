@@ -14,7 +14,6 @@ import os
 import py_compile
 import re
 import secrets
-import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from sandbox_backends.errors import InvalidSpecError
+from sandbox_backends.trees import remove_tree
 
 KEY = re.compile(r"[A-Za-z0-9._-]{1,120}")
 
@@ -134,23 +134,6 @@ def sweep_locks(data_dir: Path) -> None:
     for path in (data_dir / "run" / "owners").glob("*.lock"):
         if path.stem not in owning and not owner_alive(data_dir, path.stem):
             path.unlink(missing_ok=True)
-
-
-def remove_tree(path: Path) -> None:
-    """Rmtree that also takes directories whose modes forbid it, and does not mind what is gone already."""
-
-    def make_writable(_function: object, name: str, _error: object) -> None:
-        try:
-            os.chmod(os.path.dirname(name), 0o700)
-            os.chmod(name, 0o700)
-            if os.path.isdir(name) and not os.path.islink(name):
-                shutil.rmtree(name, ignore_errors=True)
-            else:
-                os.unlink(name)
-        except OSError:
-            return
-
-    shutil.rmtree(path, onerror=make_writable)
 
 
 def stage_runner(data_dir: Path) -> Path:

@@ -240,7 +240,7 @@ async def _rm(shop: Workshop, names: tuple[str, ...], home: bool) -> int:
     import asyncio
 
     from sandbox_backends.inventory import list_sandboxes, reap
-    from sandbox_backends.owner import remove_tree
+    from sandbox_backends.trees import remove_tree
 
     found = await list_sandboxes(shop.backends)
     status = 0
