@@ -40,7 +40,10 @@ async def run_short(argv: Sequence[str], fds: Sequence[int] = ()) -> tuple[int, 
         raise BackendUnavailableError(f"{argv[0]} did not end within {SHORT_S:.0f} s.") from None
     finally:
         if process.returncode is None:
-            os.killpg(process.pid, signal.SIGKILL)
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:  # it ended meanwhile, and that has not been told yet
+                pass
             await process.wait()
     return process.returncode or 0, said.decode("utf-8", "replace")
 
