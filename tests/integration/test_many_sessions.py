@@ -72,7 +72,7 @@ async def test_hundred_sessions_at_once_answer_and_leave_nothing(bench: Bench, n
     assert len(list(bench.project.iterdir())) == number
 
 
-@pytest.mark.parametrize("name", [param for param in REAL if param.id in ("local", "bubblewrap")])
+@pytest.mark.parametrize("name", [param for param in REAL if param.id in ("local", "local_isolated")])
 @pytest.mark.blocking  # it looks at processes
 async def test_opening_that_is_cancelled_at_any_moment_leaves_nothing(bench: Bench, name: str) -> None:
     async with bench.open(name) as session:
