@@ -82,7 +82,7 @@ async def launch(
             yield RunnerProcess(process=process, sock=ours, complaints=complaints)
         finally:
             ours.close()
-            await asyncio.shield(_see_off(process))
+            await _see_off(process)
 
 
 @contextmanager
@@ -92,14 +92,45 @@ def _complaints() -> Iterator[IO[bytes]]:
 
 
 async def _see_off(process: asyncio.subprocess.Process) -> None:
+    """Wait for the end, and bring it about after a while; never cut short, however often it is cancelled."""
+    cancelled: asyncio.CancelledError | None = None
     try:
         async with asyncio.timeout(END_S):
             await process.wait()
     except TimeoutError:
         pass
-    finally:
+    except asyncio.CancelledError as error:
+        cancelled = error
+    _kill_group(process)
+    while process.returncode is None:
         try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            pass
-        await process.wait()
+            await process.wait()
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+
+
+def _kill_group(process: asyncio.subprocess.Process) -> None:
+    """Kill what is left of the process's group.
+
+    asyncio reaps the leader as soon as it has ended, and then its number is free, but not while anything of its group
+    is left. So once a process of that number is there again, it is a stranger's and so is the group. (Between that look
+    and the signal the number would have to be given away and be made a group: that cannot be ruled out, only not hit.)
+    """
+    try:
+        if process.returncode is not None and _is_taken(process.pid):
+            return
+        os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass
+
+
+def _is_taken(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
