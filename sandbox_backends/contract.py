@@ -76,6 +76,9 @@ class Root:
     path: Path
     writable: bool = True
     label: Literal["desk", "project"] = "project"
+    identity: tuple[int, int] | None = None
+    """Device and inode, found when the backend checked it: what is shown inside must be this very directory, whatever
+    has been put at its path since. Callers leave it out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

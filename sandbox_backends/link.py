@@ -56,8 +56,8 @@ class Call:
 
     def output(self, meta: Meta, data: bytes) -> None:
         stream = meta.get("stream")
-        if stream not in ("stdout", "stderr"):
-            raise ProtocolError("the sandbox's runner sent output of no known stream")
+        if stream not in ("stdout", "stderr") or not data:
+            raise ProtocolError("the sandbox's runner sent output that is none")
         if self.budget is not None:
             self.budget -= len(data)
             if self.budget < 0:

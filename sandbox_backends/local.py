@@ -43,7 +43,7 @@ class LocalBackend:
                     place = Place(
                         id=ident,
                         sock=runner.sock,
-                        roots=roots,
+                        roots=spec.roots,
                         cwd=str(spec.cwd),
                         env={**passed_on(self._settings.host_env), **spec.env},
                         hard=False,

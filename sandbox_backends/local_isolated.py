@@ -78,7 +78,7 @@ class LocalIsolatedBackend:
                     place = Place(
                         id=ident,
                         sock=runner.sock,
-                        roots=roots,
+                        roots=spec.roots,
                         cwd=str(spec.cwd),
                         env={**self._env(home, who), **spec.env},
                         hard=False,

@@ -12,6 +12,7 @@ import json
 import os
 import pwd
 import secrets
+import shlex
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sandbox_backends.contract import SandboxSpec
-from sandbox_backends.errors import BackendUnavailableError
+from sandbox_backends.errors import BackendUnavailableError, InvalidSpecError
 from sandbox_backends.owner import check_key
 from sandbox_backends.runner import kernel
 
@@ -87,9 +88,12 @@ def _who(spec: SandboxSpec, data_dir: Path) -> RunAs:
     for root in spec.roots:
         if root.label == "project":
             owner = root.path.stat()
+            if root.identity not in (None, (owner.st_dev, owner.st_ino)):
+                raise InvalidSpecError(f"Root {root.path} was replaced while the sandbox opened: try again.")
             if owner.st_uid == 0:
                 return RunAs(uid=0, gid=0, refuse_setid=True, warnings=(_owned_by_root(root.path),))
-            return RunAs(uid=owner.st_uid, gid=owner.st_gid or _group_of(owner.st_uid))
+            # Not the directory's group: that may be docker's or shadow's.
+            return RunAs(uid=owner.st_uid, gid=_group_of(owner.st_uid))
     uid = session_uid(spec.session, data_dir)
     return RunAs(uid=uid, gid=uid)
 
@@ -97,12 +101,12 @@ def _who(spec: SandboxSpec, data_dir: Path) -> RunAs:
 def _owned_by_root(project: Path) -> str:
     return (
         f"{project} belongs to root, so its commands run as root without any capability; "
-        f"give it to an ordinary user (chown -R USER {project}) for a stronger boundary."
+        f"give it to an ordinary user (chown -R USER {shlex.quote(str(project))}) for a stronger boundary."
     )
 
 
 def _group_of(uid: int) -> int:
-    """An ordinary user's own group, for a directory whose group is root's."""
+    """An ordinary user's own group."""
     try:
         return pwd.getpwuid(uid).pw_gid or uid
     except KeyError:

@@ -22,6 +22,7 @@ SYSTEM_DIRECTORIES = (
 )
 """Refused themselves; a directory below may be a root."""
 ENGINE_SOCKETS = ("docker.sock", "podman.sock", "containerd.sock", "crio.sock", "buildkitd.sock", "dockerd.sock")
+O_DIRECTORY = getattr(os, "O_PATH", 0) | os.O_DIRECTORY | os.O_CLOEXEC
 MEND = "Name a directory made for the work, with --root DIR."
 
 
@@ -74,7 +75,23 @@ def _resolve_root(root: Root, settings: BackendSettings) -> Root:
     sockets = engine_sockets(path, settings.docker_url)
     if sockets:
         raise InvalidSpecError(f"Root {path} holds {sockets[0]}, and whoever reaches that rules the machine. {MEND}")
-    return Root(path=path, writable=root.writable, label=root.label)
+    info = identify(path)
+    return Root(path=path, writable=root.writable, label=root.label, identity=(info.st_dev, info.st_ino))
+
+
+def identify(path: Path) -> os.stat_result:
+    """What lies at ``path`` when no link is followed on the way. Raises InvalidSpecError when there is one now."""
+    fd = os.open("/", O_DIRECTORY)
+    try:
+        for name in path.parts[1:]:
+            below = os.open(name, O_DIRECTORY | os.O_NOFOLLOW, dir_fd=fd)
+            os.close(fd)
+            fd = below
+        return os.fstat(fd)
+    except OSError as error:
+        raise InvalidSpecError(f"Root {path} changed while it was looked at ({error.strerror}): try again.") from error
+    finally:
+        os.close(fd)
 
 
 def engine_sockets(path: Path, docker_url: str | None) -> list[str]:

@@ -47,6 +47,11 @@ capability that no session has."""
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 _O_CREAT_OR_TMPFILE = 0x40 | 0x400000
 _SETID = 0o6000
+_OF_ANOTHER = {
+    **dict.fromkeys(("prlimit64", "sched_setparam", "sched_setscheduler", "sched_setaffinity", "sched_setattr"), 0),
+    **dict.fromkeys(("setpriority", "ioprio_set"), 1),
+}
+"""Calls that change how another process is treated, and which argument names it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +76,9 @@ _X86_64 = _Machine(
     x32=True,
     calls=_COMMON
     | _table("""
-    clone=56 unshare=272 setns=308 mount=165 umount2=166 pivot_root=155 chroot=161 keyctl=250 add_key=248
+    prlimit64=302 sched_setparam=142 sched_setscheduler=144 sched_setaffinity=203 sched_setattr=314
+    setpriority=141 ioprio_set=251 clone=56 unshare=272 setns=308 mount=165 umount2=166 pivot_root=155 chroot=161
+    keyctl=250 add_key=248
     request_key=249 bpf=321 perf_event_open=298 userfaultfd=323 open_by_handle_at=304 init_module=175
     finit_module=313 delete_module=176 create_module=174 get_kernel_syms=177 query_module=178 kexec_load=246
     kexec_file_load=320 reboot=169 swapon=167 swapoff=168 acct=163 quotactl=179 settimeofday=164
@@ -87,7 +94,9 @@ _AARCH64 = _Machine(
     x32=False,
     calls=_COMMON
     | _table("""
-    clone=220 unshare=97 setns=268 mount=40 umount2=39 pivot_root=41 chroot=51 keyctl=219 add_key=217
+    prlimit64=261 sched_setparam=118 sched_setscheduler=119 sched_setaffinity=122 sched_setattr=274
+    setpriority=140 ioprio_set=30 clone=220 unshare=97 setns=268 mount=40 umount2=39 pivot_root=41 chroot=51
+    keyctl=219 add_key=217
     request_key=218 bpf=280 perf_event_open=241 userfaultfd=282 open_by_handle_at=265 init_module=105
     finit_module=273 delete_module=106 kexec_load=104 kexec_file_load=294 reboot=142 swapon=224 swapoff=225 acct=89
     quotactl=60 settimeofday=170 clock_settime=112 adjtimex=171 clock_adjtime=266 syslog=116 kcmp=272
@@ -157,6 +166,9 @@ def _rules(*, refuse_setid: bool) -> Iterable[tuple[str, list[Instruction]]]:
     yield "clone3", [_refuse(errno.ENOSYS)]
     yield "unshare", _unshare_body()
     yield "personality", _personality_body()
+    for name, pid in _OF_ANOTHER.items():
+        # Commands share their user with the runner, process 1, and must not starve it.
+        yield name, [_low(pid), (_JEQ, 0, 1, 1), _refuse(errno.EPERM), _return(_ALLOW)]
     if refuse_setid:
         yield "openat2", [_refuse(errno.ENOSYS)]
         for name, mode in (("chmod", 1), ("fchmod", 1), ("fchmodat", 2), ("fchmodat2", 2), ("creat", 1)):

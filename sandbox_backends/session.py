@@ -21,6 +21,7 @@ from sandbox_backends.contract import (
     OnOutput,
     Outcome,
     OutputChunk,
+    Root,
     StreamName,
 )
 from sandbox_backends.errors import (
@@ -50,7 +51,8 @@ class Place:
 
     id: str
     sock: socket.socket
-    roots: tuple[str, ...]
+    roots: tuple[Root, ...]
+    """As resolve_spec gave them: the runner compares their identity with what it finds."""
     cwd: str
     env: Mapping[str, str]
     hard: bool
@@ -80,7 +82,7 @@ async def connect(place: Place) -> AsyncIterator[RunnerSession]:
             program = build_filter(hello["machine"], refuse_setid=place.refuse_setid) if place.hard else b""
             init: Meta = {
                 "id": place.id,
-                "roots": list(place.roots),
+                "roots": [[str(root.path), *(root.identity or ())] for root in place.roots],
                 "cwd": place.cwd,
                 "env": dict(place.env),
                 "hard": place.hard,
@@ -377,7 +379,7 @@ def _path(path: str) -> str:
 
 
 def _name(name: Any) -> str:
-    if not isinstance(name, str) or not name or "/" in name or "\0" in name or len(name) > 1024:
+    if not isinstance(name, str) or name in ("", ".", "..") or "/" in name or "\0" in name or len(name) > 1024:
         raise ValueError("not a file name")
     return name
 
@@ -385,6 +387,8 @@ def _name(name: Any) -> str:
 def _stat(row: Any) -> FileStat:
     kind, size, mode, mtime = row
     if kind not in ("file", "directory", "symlink", "other") or type(size) is not int or type(mode) is not int:
+        raise ValueError("not a file description")
+    if not 0 <= size < 2**63 or type(mtime) not in (int, float) or not abs(mtime) < 2**63:
         raise ValueError("not a file description")
     return FileStat(kind=kind, size_bytes=size, mode=mode & 0o7777, mtime_s=float(mtime))
 

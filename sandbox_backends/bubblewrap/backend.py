@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from sandbox_backends.bubblewrap.command import command
-from sandbox_backends.bubblewrap.layout import LIB, NET, View
+from sandbox_backends.bubblewrap.layout import LIB, NET, View, own_devices
 from sandbox_backends.bubblewrap.limits import Holding
 from sandbox_backends.bubblewrap.program import Program, find_bwrap, require_python
 from sandbox_backends.bubblewrap.system import HOME
@@ -80,7 +80,7 @@ class BubblewrapBackend:
                 place = Place(
                     id=ident,
                     sock=runner.sock,
-                    roots=roots,
+                    roots=spec.roots,
                     cwd=str(spec.cwd),
                     env=self._env(spec, bridge),
                     hard=True,
@@ -125,6 +125,7 @@ class BubblewrapBackend:
             net=net,
             share_net=spec.network is Network.FULL,
             tmp_bytes=self._holding.tmp_bytes(spec, Ceilings.of(spec.limits), len(View(home=spec.home).temporary)),
+            devices=await asyncio.to_thread(own_devices, directory) if who.dropped and who.uid == 0 else None,
             host_root=who.uid == 0,
         )
         inner = (python, "-I", "-S", "-B", f"{LIB}/runner/start.py", "--fd")

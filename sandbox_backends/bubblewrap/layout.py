@@ -18,6 +18,8 @@ from sandbox_backends.contract import Root
 SUPPORT = "/run/bubbles"
 LIB = f"{SUPPORT}/lib"
 NET = f"{SUPPORT}/net"
+DEVICES = {"null": (1, 3), "zero": (1, 5), "full": (1, 7), "random": (1, 8), "urandom": (1, 9), "tty": (5, 0)}
+"""What ``--dev`` binds from the host, with the numbers that Linux gives them (admin-guide/devices.txt)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +37,8 @@ class View:
     share_net: bool = False
     tmp_bytes: int = 64 << 20
     """Size of each directory in memory."""
+    devices: Path | None = None
+    """Nodes to show instead of the host's own."""
     host_root: bool = False
     """The session's user is the host's uid 0 (without capabilities)."""
 
@@ -48,6 +52,21 @@ class View:
     def temporary(self) -> tuple[str, ...]:
         """The directories in memory: their sizes together must stay below the session's memory limit."""
         return ("/tmp", "/run", "/dev/shm", *((HOME,) if self.home is None else ()))
+
+
+def own_devices(directory: Path) -> Path | None:
+    """Device nodes for one session, so that a session as uid 0 cannot change the modes of the host's. Blocks.
+
+    ``None`` where a file system holds no devices; raises OSError.
+    """
+    if os.statvfs(directory).f_flag & os.ST_NODEV:
+        return None
+    made = directory / "dev"
+    made.mkdir(0o755)
+    for name, (major, minor) in DEVICES.items():
+        os.mknod(made / name, 0o020666, os.makedev(major, minor))
+        (made / name).chmod(0o666)
+    return made
 
 
 def namespace_options(features: frozenset[str], *, share_net: bool) -> list[str]:
@@ -80,6 +99,8 @@ def view_options(view: View, staged: Mapping[Path, Path]) -> list[str]:
     options += ["--perms", "0755", "--size", "65536", "--tmpfs", SUPPORT]
     options += bind(view.lib, LIB) if view.lib else []
     options += bind(view.net, NET) if view.net else []
+    for name in DEVICES if view.devices else ():
+        options += ["--dev-bind", f"{view.devices}/{name}", f"/dev/{name}"]
     for whole in (SUPPORT, "/dev", "/"):  # not what is mounted below
         options += ["--remount-ro", whole]
     return options

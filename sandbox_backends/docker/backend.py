@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -83,6 +84,9 @@ class DockerBackend:
                 "proxy's socket. Take network 'none' or 'full', or an engine and runtime of this kernel."
             )
         limits = ceilings(spec.limits, info)
+        # Where the engine's machine is another one, a directory has another identity there.
+        same = info.shares_sockets(self._settings.docker_runtime)
+        shown = spec.roots if same else tuple(replace(root, identity=None) for root in spec.roots)
         image = await image_env(self._engine, self._settings.docker_image)
         async with in_thread(self._owner.sandbox(self.name, spec.session, roots)) as (ident, directory):
             plan, who = await asyncio.to_thread(self._plan, ident, directory, spec, info, limits)
@@ -95,7 +99,7 @@ class DockerBackend:
                 place = Place(
                     id=ident,
                     sock=container.sock,
-                    roots=roots,
+                    roots=shown,
                     cwd=str(spec.cwd),
                     env={**env, **spec.env},
                     hard=True,

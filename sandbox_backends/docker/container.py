@@ -100,7 +100,7 @@ def body(plan: Plan) -> dict[str, Any]:
         "Cmd": [],
         "User": f"{plan.user[0]}:{plan.user[1]}",
         "WorkingDir": "/",
-        "StopSignal": "SIGRTMIN+3",  # the only one that the runner heeds
+        "StopSignal": "SIGKILL",  # the runner heeds no signal, so that none from inside can end it
         "Hostname": HOSTNAME,
         "OpenStdin": plan.stdio,
         "StdinOnce": plan.stdio,

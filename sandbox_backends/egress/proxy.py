@@ -58,6 +58,10 @@ class _RefusedError(AnswerError):
     """The list says no. The person hears of it, and the client unless it already talks to the server."""
 
 
+_TELL_AT_ONCE = 50
+"""Refusals told in a burst; then one a second."""
+
+
 class EgressProxy:
     def __init__(
         self,
@@ -69,6 +73,9 @@ class EgressProxy:
     ) -> None:
         self._allow = allow
         self._on_refusal = on_refusal
+        self._may_tell = float(_TELL_AT_ONCE)
+        self._told_at = 0.0
+        self._untold = 0
         self._resolver = resolver or self._system_resolver
         self._limits = limits or EgressLimits()
         self._conversations: set[asyncio.Task[None]] = set()
@@ -139,9 +146,21 @@ class EgressProxy:
             pass  # a side went away or fell silent: nobody is left to tell
         for answer in answers:
             if isinstance(answer, _RefusedError):
-                self._on_refusal(answer.sentence)
+                self._tell(answer.sentence)
         if answers and not client.written:
             await client.say(answers[0])
+
+    def _tell(self, sentence: str) -> None:
+        """Pass a refusal on, but not a flood: a hostile loop makes thousands a second."""
+        now = time.monotonic()
+        self._may_tell = min(float(_TELL_AT_ONCE), self._may_tell + now - self._told_at)
+        self._told_at = now
+        if self._may_tell < 1:
+            self._untold += 1
+            return
+        self._may_tell -= 1
+        more, self._untold = self._untold, 0
+        self._on_refusal(f"{sentence} ({more} more refusals went before it.)" if more else sentence)
 
     async def _one_request(self, client: ByteStream) -> None:
         try:

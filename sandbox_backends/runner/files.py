@@ -54,8 +54,13 @@ class Confined:
     never by opening ``..``: a directory moved away under it leads nowhere new.
     """
 
-    def __init__(self, roots: Sequence[str], cwd: str) -> None:
-        self.roots = [(root, os.open(root, O_DIR)) for root in roots]
+    def __init__(self, roots: Sequence[Sequence[Any]], cwd: str) -> None:
+        """``roots``: ``[path]``, or ``[path, device, inode]`` of the directory that must be there. Raises OSError."""
+        self.roots = [(root[0], os.open(root[0], O_DIR)) for root in roots]
+        for (path, fd), root in zip(self.roots, roots):
+            info = os.fstat(fd)
+            if root[1:] and [info.st_dev, info.st_ino] != list(root[1:]):
+                raise OSError(errno.ESTALE, "it is not the directory that was checked", path)
         self.cwd = cwd
         self.use_openat2 = LINUX
 

@@ -97,17 +97,29 @@ class Command:
 def find_program(name: str, path: str) -> str:
     """The file that execvp would run, ``name`` itself if it holds a slash or is nowhere on ``path``."""
     if "/" in name:
+        refuse_leased(name)
         return name
     denied = None
     for directory in path.split(":"):
         candidate = (directory or ".") + "/" + name
         if os.path.isfile(candidate):
             if os.access(candidate, os.X_OK):
+                refuse_leased(candidate)
                 return candidate
             denied = denied or candidate
     if denied:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), denied)
     raise FileNotFoundError(errno.ENOENT, "command not found", name)
+
+
+def refuse_leased(program: str) -> None:
+    """Raise for a program that another process holds a lease on: execve would wait for it, and everybody with it."""
+    try:
+        os.close(os.open(program, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY))
+    except BlockingIOError as error:
+        raise OSError(errno.ETXTBSY, os.strerror(errno.ETXTBSY), program) from error
+    except OSError:
+        pass  # execve says it better
 
 
 def process_table() -> Dict[int, Tuple[int, int]]:
@@ -193,6 +205,34 @@ def end_tree(leader: int, xid: Optional[str], spare: Set[int]) -> None:
         seen |= new
     for pid in seen:
         send_signal(pid, signal.SIGKILL)
+
+
+def end_unmarked(name: str, running: List[Tuple[int, str]], spare: Set[int]) -> None:
+    """Kill what belongs to no running command and hides whose it is; only where every process is the session's.
+
+    A process that left its command's session and cleared its environment would outlive its command's time limit. What
+    an earlier command left behind openly carries its marker and is spared, and so is what cannot be looked at.
+    """
+    seen: Set[int] = set()
+    for _ in range(20):
+        kept = set(spare)
+        for leader, xid in running:
+            kept |= find_tree(leader, xid, spare)
+        new = {pid for pid in set(process_table()) - kept - seen if hides(pid, name + ".")}
+        if not new:
+            return
+        for pid in new:
+            send_signal(pid, signal.SIGKILL)
+        seen |= new
+
+
+def hides(pid: int, name: str) -> bool:
+    """Whether the environment of a process can be read and does not carry our marker."""
+    try:
+        with open("/proc/%d/environ" % pid, "rb") as environ:
+            return (MARKER + "=" + name).encode() not in environ.read(MAX_ENVIRON)
+    except OSError:
+        return False
 
 
 def end_descendants(spare: Set[int]) -> None:

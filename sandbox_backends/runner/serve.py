@@ -20,6 +20,7 @@ from .processes import (
     end_descendants,
     end_others,
     end_tree,
+    end_unmarked,
     expose,
     process_table,
     reap_now,
@@ -29,7 +30,7 @@ from .wire import Failure
 
 TYPE_CHECKING = False  # typing itself costs every place a megabyte and some milliseconds
 if TYPE_CHECKING:
-    from typing import Dict, List, Optional, Set
+    from typing import Dict, List, Optional, Set, Tuple
 
     from .wire import Meta
 
@@ -128,6 +129,8 @@ class Runner:
             elif command.deadline is not None and now >= command.deadline:
                 command.timed_out, command.deadline = True, None
                 end_tree(command.pid, command.xid, self.spare())
+                if self.hard:
+                    end_unmarked(self.name, self.running(), self.spare())
         if self.bridge_due is not None and now >= self.bridge_due:
             self.start_bridge()
 
@@ -285,10 +288,12 @@ class Runner:
             for fd in command.outputs:
                 self.watch(command, fd)
 
+    def running(self) -> List[Tuple[int, str]]:
+        return [(command.pid, command.xid) for command in self.leaders.values()]
+
     def make_room(self) -> None:
         """End what finished commands left running, if it holds most of the processes that there are."""
-        running = [(command.pid, command.xid) for command in self.leaders.values()]
-        ended = end_others(running, self.spare(), at_least=LEFTOVERS)
+        ended = end_others(self.running(), self.spare(), at_least=LEFTOVERS)
         deadline = time.monotonic() + ROOM_S
         while ended.intersection(process_table()) and time.monotonic() < deadline:
             time.sleep(0.005)

@@ -22,13 +22,8 @@ def main(argv):  # type: (list[str]) -> int
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
     alone = kernel.LINUX and os.getpid() == 1
-    if alone:
-        # The kernel keeps from process 1 what its own namespace sends and nothing handles; 'pkill python3' is meant for
-        # others, too. Whoever stops a container sends what systemd takes for halt.
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        signal.signal(signal.SIGRTMIN + 3, lambda *_: sys.exit(0))
-    else:
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    # The kernel keeps from process 1 what its own namespace sends and nothing handles: no signal from inside ends it.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL if alone else lambda *_: sys.exit(0))
     if kernel.LINUX:
         # Nothing of the same uid may look into this process or take its descriptors.
         kernel.prctl(kernel.PR_SET_DUMPABLE, 0)

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sandbox_backends.contract import ExecRequest, Outcome
+from sandbox_backends.contract import ExecRequest, Outcome, Root
 from sandbox_backends.errors import ProtocolError, SandboxError, SandboxLostError
 from sandbox_backends.launch import launch
 from sandbox_backends.link import Link
@@ -97,7 +97,7 @@ async def hostile_runner(
     writer.write(frame(wire.READY, 0, {}))
     await link.init({}, b"")
     await reader.read(65536)
-    place = Place(id="hostile", sock=ours, roots=("/x",), cwd="/x", env={}, hard=True, grace_s=grace_s)
+    place = Place(id="hostile", sock=ours, roots=(Root(path=Path("/x")),), cwd="/x", env={}, hard=True, grace_s=grace_s)
     task = asyncio.ensure_future(act(reader, writer))
     try:
         yield RunnerSession(place, link)
@@ -246,7 +246,7 @@ async def bare_runner(root: Path) -> AsyncIterator[tuple[asyncio.StreamReader, a
         reader, writer = await asyncio.open_connection(sock=process.sock)
         init = {
             "id": "t",
-            "roots": [str(root)],
+            "roots": [[str(root)]],
             "cwd": str(root),
             "hard": False,
             "rlimits": {},
@@ -346,9 +346,8 @@ async def test_runner_runs_on_every_python_from_3_8(tmp_path: Path, version: str
         from sandbox_backends.session import connect
 
         root = str(tmp_path)
-        place = Place(
-            id="py", sock=process.sock, roots=(root,), cwd=root, env={}, hard=False, why_lost=process.why_lost
-        )
+        roots = (Root(path=tmp_path),)
+        place = Place(id="py", sock=process.sock, roots=roots, cwd=root, env={}, hard=False, why_lost=process.why_lost)
         async with connect(place) as session:
             await session.write_file("a/b", b"data")
             assert await session.read_file("a/b") == b"data"
