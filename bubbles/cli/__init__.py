@@ -42,6 +42,11 @@ def main() -> int:
     """Run the command line; the exit status. 2 for wrong usage, 1 for failure, or what the command itself returns."""
     from sandbox_backends.errors import InvalidRequestError, InvalidSpecError, SandboxError
 
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for as long as the program runs
+    if sys.stdout is None:
+        complain("Standard output is closed: send it to /dev/null if it is not wanted.")
+        return 1
     try:
         status = app(standalone_mode=False)
     except typer.Exit as done:
@@ -58,9 +63,12 @@ def main() -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # Whoever read our output has stopped: what a shell reports for SIGPIPE, and no second failure at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+        _discard_output()
+        return 141  # whoever read our output has stopped: what a shell reports for SIGPIPE
+    except OSError as error:
+        complain(f"{error.filename or 'Standard output'} cannot be used: {error.strerror or error}.")
+        _discard_output()
+        return 1
     except typer.Abort:
         return 130
     except TyperException as error:
@@ -68,3 +76,8 @@ def main() -> int:
         complain(f"{error.format_message().rstrip('.')}: see '{path} --help'.")
         return error.exit_code
     return status if isinstance(status, int) else 0
+
+
+def _discard_output() -> None:
+    """So that flushing at exit does not fail a second time."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

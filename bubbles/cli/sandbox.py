@@ -112,6 +112,8 @@ def exec_(
 
 
 def _read_stdin() -> bytes:
+    if sys.stdin is None:
+        return b""
     data = sys.stdin.buffer.read(MAX_STDIN_BYTES + 1)
     if len(data) > MAX_STDIN_BYTES:
         raise typer.BadParameter("standard input is over 64 MB: put it into a file under the root.")
