@@ -189,6 +189,25 @@ async def test_lying_directory_listing_is_not_believed(rows: bytes) -> None:
         assert session.lost
 
 
+@pytest.mark.parametrize(
+    "row",
+    [
+        ["file", 1, 0, 10**400],
+        ["file", 1, 0, float("nan")],
+        ["file", 1, 0, "inf"],
+        ["file", -5, 0, 0],
+        ["file", 10**400, 0, 0],
+        ["file", 1],
+        7,
+    ],
+)
+async def test_lying_file_description_is_not_believed(row: object) -> None:
+    async with hostile_runner(answering(frame(wire.DONE, 1, {"stat": row}))) as session:
+        with pytest.raises(ProtocolError):
+            await session.stat("a")
+        assert session.lost
+
+
 async def test_file_of_more_bytes_than_asked_for_is_not_believed() -> None:
     lie = frame(wire.OUT, 1, {"stream": "stdout"}, b"x" * 11) + frame(wire.DONE, 1, {})
     async with hostile_runner(answering(lie)) as session:
