@@ -38,7 +38,9 @@ def refuse_beyond(spec: SandboxSpec, backend: str, enforces: Enforces, *, soft: 
         if getattr(spec.limits, name) is not None and flag not in enforces:
             raise refuse(what, "drop the limit, or take a backend that holds it, see 'bubbles sandbox doctor'")
     if spec.limits.disk_bytes is not None:
-        raise refuse("a disk limit", "drop it; tmp_bytes bounds what is in memory, and a file system of its own bounds a root")
+        raise refuse(
+            "a disk limit", "drop it; tmp_bytes bounds what is in memory, and a file system of its own bounds a root"
+        )
     if spec.limits.tmp_bytes is not None and soft:
         raise refuse("a limit on temporary files", "drop it, or take bubblewrap or docker")
     if soft and not all(root.writable for root in spec.roots):

@@ -20,13 +20,29 @@ _HEAD = struct.Struct("!BxxxI")
 ANSWER_S = 30.0
 
 
-class Attached(asyncio.Protocol):
+class _Side(asyncio.Protocol):
+    """One of two connections that are each other's other end: what one cannot take in, the other does not read."""
+
+    _transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def write(self, data: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def hold(self, held: bool) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            (self._transport.pause_reading if held else self._transport.resume_reading)()
+
+
+class Attached(_Side):
     """Both ends of the conversation with one container. Create with :func:`attach`."""
 
     def __init__(self) -> None:
         self.ended = asyncio.Event()
         """The container's main process ended, or the engine did."""
-        self._transport: asyncio.Transport | None = None
         self._answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._buffer = bytearray()
         self._complaints = bytearray()
@@ -60,9 +76,6 @@ class Attached(asyncio.Protocol):
 
     # -- asyncio.Protocol --
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
-
     def data_received(self, data: bytes) -> None:
         self._buffer += data
         if not self._answer.done():
@@ -88,15 +101,7 @@ class Attached(asyncio.Protocol):
         if self._carried is not None:
             self._carried.hold(False)
 
-    # -- between the two --
-
-    def write(self, data: bytes) -> None:
-        if self._transport is not None:
-            self._transport.write(data)
-
-    def hold(self, held: bool) -> None:
-        if self._transport is not None and not self._transport.is_closing():
-            (self._transport.pause_reading if held else self._transport.resume_reading)()
+    # -- the output of the container --
 
     def _sort_out(self) -> None:
         at = 0
@@ -115,15 +120,11 @@ class Attached(asyncio.Protocol):
         del self._buffer[:at]
 
 
-class _Carried(asyncio.Protocol):
+class _Carried(_Side):
     """Our side of the socket pair: what is read here goes to the container's stdin."""
 
     def __init__(self, attached: Attached) -> None:
         self._attached = attached
-        self._transport: asyncio.Transport | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
         self._attached.write(data)
@@ -136,14 +137,6 @@ class _Carried(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._attached.hold(False)
-
-    def write(self, data: bytes) -> None:
-        if self._transport is not None:
-            self._transport.write(data)
-
-    def hold(self, held: bool) -> None:
-        if self._transport is not None and not self._transport.is_closing():
-            (self._transport.pause_reading if held else self._transport.resume_reading)()
 
     def close(self) -> None:
         if self._transport is not None:

@@ -148,6 +148,10 @@ class Engine:
         except (OSError, HTTPError, DockerException, StreamParseError, JSONDecodeError, UnicodeDecodeError) as error:
             self._forget()
             raise self._unreachable(error) from error
+        except (LookupError, TypeError) as error:
+            if isinstance(error.__context__, OSError):  # docker-py, at a refusal that is not as an engine's are
+                raise self._unreachable(error.__context__) from error
+            raise
 
     def _knock(self) -> None:
         """Raises OSError, as the socket has it: docker-py hides the reason, and leaves its own socket open."""

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from sandbox_backends.contract import ExecRequest, Limits, Network, Outcome, Root, SandboxSession
-from sandbox_backends.docker import DockerBackend, container
+from sandbox_backends.docker import DockerBackend
 from sandbox_backends.errors import BackendUnavailableError, FileError, UnsupportedSpecError
 from tests.docker_engine import container_of, engine_client, give_to_tester, none_left
 from tests.places import Bench, make_bench

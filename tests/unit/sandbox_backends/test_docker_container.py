@@ -256,9 +256,11 @@ def listening(path: Path, answer: bytes | Callable[[bytes], bytes]) -> Iterator[
 
         thread = threading.Thread(target=serve)
         thread.start()
-        yield
-        listener.shutdown(socket.SHUT_RDWR)
-        thread.join()
+        try:
+            yield
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
 
 
 async def test_engine_that_does_not_run_is_said_with_its_mend(tmp_path: Path, backend_at: Any) -> None:
@@ -314,7 +316,9 @@ def behind_a_proxy(answers: dict[str, tuple[bytes, bytes]]) -> Callable[[bytes],
     [
         ("/version", FORBIDDEN, "refused to say its version (/version): blocked by policy"),
         ("/info", FORBIDDEN, "refused to say what it can do (/info): blocked by policy"),
-        ("/info", (b"500 Internal Server Error", b"{}"), "refused to say what it can do"),
+        ("/info", (b"500 Internal Server Error", b"no JSON"), "refused to say what it can do"),
+        ("/info", (b"500 Internal Server Error", b"{}"), "does not answer as it should (500 Server Error"),
+        ("/info", (b"500 Internal Server Error", b'"text"'), "does not answer as it should (500 Server Error"),
         ("/info", (b"200 OK", b"[]"), "does not answer as it should"),
         ("/info", (b"200 OK", b'{"NCPU": "many"}'), "does not answer as it should"),
         ("/info", (b"200 OK", b'{"NCPU": '), "does not answer as it should"),
