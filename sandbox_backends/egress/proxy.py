@@ -22,11 +22,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from sandbox_backends.egress.allow import AllowList, IPAddress, entry_for, host_text, is_odd_spelling, plain
 from sandbox_backends.egress.request import RequestHead, parse_head, read_head, relay_body, relay_response_head
-from sandbox_backends.egress.stream import AnswerError, ByteStream, Idle, connect, listen, pump
+from sandbox_backends.egress.stream import AnswerError, ByteStream, Idle, connect, pump
 from sandbox_backends.egress.tls import REFUSED_ALERT, IncompleteHelloError, is_tls, server_name
 
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
@@ -83,15 +82,12 @@ class EgressProxy:
         self._threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="egress-dns")
 
     @asynccontextmanager
-    async def serve(self, where: Path | socket.socket, *, mode: int = 0o600) -> AsyncIterator[None]:
-        """Serves until the context is left, which closes every connection. A proxy serves once.
+    async def serve(self, listener: socket.socket) -> AsyncIterator[None]:
+        """Serves on a listening, non-blocking socket until the context is left, which closes it and every connection.
 
-        ``where`` is the path of a unix socket to make (its permission bits are ``mode``), or a listening socket. Either
-        is closed at the end; a path is also removed. Raises ``OSError`` when the path cannot be bound.
+        A proxy serves once.
         """
         loop = asyncio.get_running_loop()
-        listener = where if isinstance(where, socket.socket) else await asyncio.to_thread(listen, where, mode)
-        listener.setblocking(False)
         loop.add_reader(listener, self._accept, listener)
         try:
             yield
@@ -102,8 +98,6 @@ class EgressProxy:
             for task in self._conversations:
                 task.cancel()
             await asyncio.gather(*self._conversations, return_exceptions=True)
-            if not isinstance(where, socket.socket):
-                await asyncio.to_thread(where.unlink, missing_ok=True)
 
     def _accept(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()

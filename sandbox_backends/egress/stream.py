@@ -12,7 +12,6 @@ import ipaddress
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 
 from sandbox_backends.egress.allow import IPAddress
 
@@ -134,19 +133,6 @@ class Idle:
         if now >= self._next and not self._timeout.expired():
             self._timeout.reschedule(now + self._idle_s)
             self._next = now + self._idle_s / 50
-
-
-def listen(path: Path, mode: int) -> socket.socket:
-    """A unix socket at ``path`` with these permission bits. Blocks for a moment."""
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        listener.bind(str(path))
-        path.chmod(mode)
-        listener.listen(128)
-    except OSError:
-        listener.close()
-        raise
-    return listener
 
 
 async def connect(address: IPAddress, port: int) -> ByteStream:

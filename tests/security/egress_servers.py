@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sandbox_backends.egress import AllowList, EgressLimits, EgressProxy
+from sandbox_backends.network import EGRESS_SOCKET, listen_in
 
 BRIDGE = Path(__file__).parents[2] / "sandbox_backends" / "runner" / "bridge.py"
 CONNECTS: list[tuple[str, int]] = []
@@ -124,7 +125,7 @@ async def proxy(
     limits: EgressLimits | None = None,
 ) -> AsyncIterator[Way]:
     """``names``: what each name resolves to the first, second, … time; the last one stays. Others are 127.0.0.1."""
-    way = Way(str(tmp_path / "egress.sock"))
+    way = Way(str(tmp_path / EGRESS_SOCKET))
 
     async def resolve(name: str, port: int) -> Sequence[str]:
         way.asked.append(name)
@@ -135,7 +136,8 @@ async def proxy(
 
     CONNECTS.clear()
     egress = EgressProxy(AllowList.parse(allow), way.refusals.append, resolver=resolve, limits=limits)
-    async with egress.serve(Path(way.path)):
+    Path(way.path).unlink(missing_ok=True)  # of an earlier one
+    async with egress.serve(listen_in(tmp_path, EGRESS_SOCKET)):
         yield way
 
 

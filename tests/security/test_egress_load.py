@@ -19,6 +19,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sandbox_backends.egress import AllowList, EgressLimits, EgressProxy
+from sandbox_backends.network import listen_in
 from tests.security.egress_servers import Server, Way, dialled, get, proxy, raw_tunnel, running, source
 
 pytestmark = [pytest.mark.req("SBX-07", "SEC-01"), pytest.mark.needs("linux")]
@@ -172,7 +173,8 @@ async def test_leaving_the_proxy_closes_every_connection(tmp_path: Path) -> None
         while await loop.sock_recv(stalled, 1024 * 1024):
             pass
         stalled.close()
-    assert not await asyncio.to_thread(Path(way.path).exists)
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_unix_connection(way.path)
     assert len(asyncio.all_tasks()) == 1
 
 
@@ -197,7 +199,9 @@ async def test_a_failure_in_one_connection_does_not_reach_the_others(
 
     path = tmp_path / "egress.sock"
     with caplog.at_level(logging.ERROR):
-        async with EgressProxy(AllowList.parse([f"127.0.0.1:{server.port}"]), fail).serve(path):
+        async with EgressProxy(AllowList.parse([f"127.0.0.1:{server.port}"]), fail).serve(
+            listen_in(tmp_path, path.name)
+        ):
             way = Way(str(path))
             assert await way.ask(get("denied.test/")) == b""
             assert b" 200 " in await way.ask(get(f"127.0.0.1:{server.port}/"))
@@ -208,17 +212,11 @@ async def test_the_system_resolver_is_asked_for_listed_names_only(tmp_path: Path
     path = tmp_path / "egress.sock"
     allow = AllowList.parse([f"localhost:{server.port}", f"127.0.0.1:{server.port}", "localhost"])
     refusals: list[str] = []
-    async with EgressProxy(allow, refusals.append).serve(path):
+    async with EgressProxy(allow, refusals.append).serve(listen_in(tmp_path, path.name)):
         way = Way(str(path))
         assert b" 200 " in await way.ask(get(f"localhost:{server.port}/"))
         assert b" 403 " in await way.ask(get("localhost/"))
     assert "resolves to" in refusals[0]
-
-
-async def test_the_socket_has_the_permissions_that_were_asked_for(tmp_path: Path) -> None:
-    path = tmp_path / "egress.sock"
-    async with EgressProxy(AllowList.parse([]), print).serve(path, mode=0o660):
-        assert (await asyncio.to_thread(path.stat)).st_mode & 0o777 == 0o660
 
 
 class Failures(logging.Handler):
