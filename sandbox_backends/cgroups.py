@@ -17,12 +17,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from sandbox_backends import defaults
 from sandbox_backends.contract import Limits
 from sandbox_backends.errors import BackendUnavailableError
 from sandbox_backends.hierarchies import TOP, Hierarchies, read_control
 
-DEFAULT_MEMORY_BYTES = 4 << 30
-DEFAULT_PIDS = 512
 END_S = 5.0
 """How long killed processes may take to be gone before their group is left for the next reaper."""
 PERIOD_US = 100_000
@@ -39,12 +38,12 @@ class Ceilings:
 
     @classmethod
     def of(cls, limits: Limits) -> Ceilings:
-        """The spec's limits; where it names none, a share that leaves the host and its controller working."""
+        """The spec's limits; where it names none, those of ``defaults.py``."""
         machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         return cls(
-            memory_bytes=limits.memory_bytes or min(DEFAULT_MEMORY_BYTES, machine // 4 * 3),
-            pids=limits.pids or DEFAULT_PIDS,
-            cpus=limits.cpus or float(max(1, (os.cpu_count() or 1) - 1)),
+            memory_bytes=defaults.memory_bytes(limits, machine),
+            pids=limits.pids or defaults.PIDS,
+            cpus=defaults.cpus(limits, os.cpu_count() or 1),
         )
 
 

@@ -6,13 +6,11 @@ import os
 import re
 from dataclasses import dataclass
 
+from sandbox_backends import defaults
 from sandbox_backends.cgroups import Ceilings
 from sandbox_backends.contract import Enforces, Limits, SandboxSpec
-from sandbox_backends.errors import UnsupportedSpecError
 from sandbox_backends.hierarchies import Hierarchies
 
-TMP_BYTES = 256 << 20
-OPEN_FILES = 65_536
 COUNTS_BY_NAMESPACE = (5, 14)
 """Since this Linux RLIMIT_NPROC, set inside a user namespace, counts what runs in that namespace. Before, it counts all
 that the uid runs on the host, and would be passed before the session has begun."""
@@ -44,18 +42,12 @@ class Holding:
 
     def tmp_bytes(self, spec: SandboxSpec, ceilings: Ceilings, count: int) -> int:
         """The size of each of ``count`` directories in memory. Raises UnsupportedSpecError."""
-        size = spec.limits.tmp_bytes or min(TMP_BYTES, ceilings.memory_bytes // 8)
-        if Enforces.MEMORY in self.enforces and size * count >= ceilings.memory_bytes:
-            # Files in memory count as memory: once they fill it nothing can run any more, not even rm.
-            raise UnsupportedSpecError(
-                f"{count} temporary directories of {size} bytes would fill the memory limit of "
-                f"{ceilings.memory_bytes} bytes: lower tmp_bytes or raise memory_bytes."
-            )
-        return size
+        held = Enforces.MEMORY in self.enforces
+        return defaults.tmp_bytes(spec.limits, ceilings.memory_bytes, count, held=held)
 
     def rlimits(self, limits: Limits, ceilings: Ceilings) -> dict[str, int]:
         """What the runner sets on itself inside, where no control group does it."""
-        found = {"CORE": 0, "NOFILE": limits.open_files or OPEN_FILES}
+        found = {"CORE": 0, "NOFILE": limits.open_files or defaults.OPEN_FILES}
         if Enforces.PROCESSES not in self.groups.enforces and self.by_namespace:
             found["NPROC"] = ceilings.pids
         if Enforces.MEMORY not in self.groups.enforces:

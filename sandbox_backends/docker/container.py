@@ -126,7 +126,7 @@ def _host_config(plan: Plan) -> dict[str, Any]:
         "IpcMode": "private",
         "LogConfig": {"Type": "none"},
         "ExtraHosts": [f"{HOSTNAME}:127.0.0.1"],
-        "ShmSize": limits.shm,
+        "ShmSize": limits.tmp,
         "Tmpfs": _tmpfs(plan),
         "Mounts": _mounts(plan),
         "Memory": limits.memory or 0,
@@ -147,10 +147,10 @@ def _tmpfs(plan: Plan) -> dict[str, str]:
     limits, (uid, gid) = plan.ceilings, plan.user
     made = {
         "/tmp": f"rw,exec,nosuid,nodev,size={limits.tmp},mode=1777",
-        "/run": f"rw,noexec,nosuid,nodev,size={limits.run},mode=755",
+        "/run": f"rw,noexec,nosuid,nodev,size={limits.tmp},mode=755",
     }
     if plan.home is None:
-        made[HOME] = f"rw,exec,nosuid,nodev,size={limits.home},mode=700,uid={uid},gid={gid}"
+        made[HOME] = f"rw,exec,nosuid,nodev,size={limits.tmp},mode=700,uid={uid},gid={gid}"
     return made
 
 

@@ -19,13 +19,14 @@ import pytest
 from sandbox_backends.contract import BackendSettings, Enforces, Limits, Network, Root, SandboxSpec
 from sandbox_backends.docker import DockerBackend, list_containers, reap
 from sandbox_backends.docker.attach import attach
-from sandbox_backends.docker.ceilings import MIB, Ceilings, ceilings
+from sandbox_backends.docker.ceilings import TEMPORARY, Ceilings, ceilings
 from sandbox_backends.docker.container import HOME, INSIDE_LINK, Plan, body, lay, refuse_clash
 from sandbox_backends.docker.engine import Engine, EngineInfo, read_info
 from sandbox_backends.docker.fate import explain
 from sandbox_backends.errors import BackendUnavailableError, UnsupportedSpecError
 from sandbox_backends.owner import Owner
 
+MIB = 1 << 20
 INFO = EngineInfo(
     version="20.10.24",
     api=(1, 41),
@@ -145,7 +146,7 @@ def test_names_are_those_of_the_sandbox_whatever_the_umask(tmp_path: Path) -> No
 
 @pytest.mark.req("SBX-05")
 def test_default_ceilings_leave_the_machine_its_half() -> None:
-    assert ceilings(Limits(), INFO).memory == 2048 * MIB
+    assert ceilings(Limits(), INFO).memory == 4096 * MIB
     assert ceilings(Limits(), replace(INFO, memory_bytes=1 << 30)).memory == 512 * MIB
 
 
@@ -154,7 +155,7 @@ def test_default_ceilings_leave_the_machine_its_half() -> None:
 def test_full_temporary_directories_leave_memory_to_processes(memory: int | None) -> None:
     found = ceilings(Limits(memory_bytes=memory), INFO)
     assert found.memory is not None
-    assert found.tmp + found.shm + found.run <= found.memory // 2
+    assert found.tmp * TEMPORARY <= found.memory // 2
 
 
 @pytest.mark.req("SBX-08")
