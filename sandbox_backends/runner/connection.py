@@ -35,6 +35,7 @@ class Connection:
         self._parser = wire.FrameParser(wire.MAX_META_TO_RUNNER)
         self._waiting: Deque[memoryview] = collections.deque()
         self._waiting_bytes = 0
+        self._wanted = selectors.EVENT_READ
         selector.register(sock, selectors.EVENT_READ, self._on_ready)
 
     def send(self, kind: int, request: int, meta: Optional[wire.Meta] = None, data: bytes = b"") -> None:
@@ -54,7 +55,8 @@ class Connection:
         except OSError as error:
             raise Disconnected from error
         want = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._waiting else 0)
-        if self._selector.get_key(self._sock).events != want:
+        if want != self._wanted:
+            self._wanted = want
             self._selector.modify(self._sock, want, self._on_ready)
         pressed = self._waiting_bytes > HIGH_WATER
         if pressed != self.pressed:

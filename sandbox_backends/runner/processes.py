@@ -294,10 +294,15 @@ def reap_now() -> List[Tuple[int, int]]:
 def expose(pid: int) -> None:
     """Make this process and what it starts the kernel's first choice when memory runs out, before the runner."""
     try:
-        with open("/proc/%d/oom_score_adj" % pid, "wb", buffering=0) as score:
-            score.write(b"500")
+        score = os.open("/proc/%d/oom_score_adj" % pid, os.O_WRONLY | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        os.write(score, b"500")
     except OSError:
         pass
+    finally:
+        os.close(score)
 
 
 def send_signal(pid: int, number: int) -> None:
