@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sandbox_backends import defaults
+from sandbox_backends.claims import claim_group
 from sandbox_backends.contract import Limits
 from sandbox_backends.errors import BackendUnavailableError
 from sandbox_backends.hierarchies import TOP, Hierarchies, read_control
@@ -57,12 +58,23 @@ class ControlGroup:
         self._freezer = self._freezer / TOP / name if self._freezer and not self._unified else None
         memory = hierarchies.controllers.get("memory")
         self._counter = _open_counter(memory / TOP / name, memory == self._unified) if memory else None
+        self._claim: int | None = None
         self._ooms = 0
 
     @property
     def entries(self) -> tuple[str, ...]:
         """The files into which a process writes its pid to be held by the group."""
         return tuple(str(directory / "cgroup.procs") for directory in self.directories)
+
+    def claim(self) -> None:
+        """Say to every reaper on this host, for as long as this process lives, that the group is not to be swept."""
+        self._claim = claim_group(self.directories)
+
+    def disown(self) -> None:
+        """Take back the claim, as the end of the process does."""
+        if self._claim is not None:
+            os.close(self._claim)
+            self._claim = None
 
     def oom_kills(self) -> int:
         """How many processes of the group the kernel has killed for memory so far."""
@@ -96,6 +108,7 @@ class ControlGroup:
             self.oom_kills()
             os.close(self._counter)
             self._counter = None
+        self.disown()
         return not any(directory.exists() for directory in self.directories)
 
     def _kill(self) -> None:
@@ -106,10 +119,7 @@ class ControlGroup:
             return
         freezer = self._freezer
         if freezer is not None and _try_write(freezer / "freezer.state", "FROZEN"):
-            for _ in range(100):
-                if read_control(freezer / "freezer.state").strip() == "FROZEN":
-                    break
-                time.sleep(0.001)  # version 1 tells nobody when it is done
+            _await_frozen(freezer)
         for pid in self.pids() - {0}:
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -151,6 +161,16 @@ class ControlGroup:
         return gone
 
 
+def _await_frozen(freezer: Path) -> None:
+    for _ in range(100):
+        try:
+            if read_control(freezer / "freezer.state").strip() == "FROZEN":
+                return
+        except OSError:  # another reaper has removed the group
+            return
+        time.sleep(0.001)  # version 1 tells nobody when it is done
+
+
 def create_group(name: str, ceilings: Ceilings, hierarchies: Hierarchies) -> ControlGroup:
     """A new group with these ceilings. Raises OSError, and then leaves nothing behind."""
     directories = hierarchies.groups(name)
@@ -172,29 +192,13 @@ def create_group(name: str, ceilings: Ceilings, hierarchies: Hierarchies) -> Con
                 except FileNotFoundError:
                     if file not in _OPTIONAL:
                         raise
-        return ControlGroup(name, hierarchies)
+        group = ControlGroup(name, hierarchies)
+        group.claim()
+        return group
     except OSError:
         for directory in made:
             directory.rmdir()
         raise
-
-
-def sweep_groups(hierarchies: Hierarchies, older_than_s: float = 60.0) -> None:
-    """Remove groups without processes whose owner's data directory may be gone, too.
-
-    A group in use has its runner in it, but for a moment after it was made; one with processes the kernel keeps.
-    """
-    for top in {mount / TOP for mount in hierarchies.controllers.values()}:
-        try:
-            made = [(entry.path, entry.stat().st_mtime) for entry in os.scandir(top) if entry.is_dir()]
-        except OSError:
-            continue
-        for path, time_s in made:
-            if time.time() - time_s > older_than_s:
-                try:
-                    os.rmdir(path)
-                except OSError:
-                    continue
 
 
 @contextmanager

@@ -24,6 +24,10 @@ from sandbox_backends.errors import InvalidSpecError
 from sandbox_backends.trees import remove_tree
 
 KEY = re.compile(r"[A-Za-z0-9._-]{1,120}")
+ASIDE = ".new-"
+"""Begins the name of a sandbox's directory in ``run/`` until its record is in it."""
+RUNNER = "runner-"
+"""Begins the name of a directory in ``run/`` with one version of the runner, 16 hexadecimal digits follow."""
 
 
 def check_key(session: str) -> str:
@@ -41,6 +45,7 @@ class SandboxRecord:
     """What is known of a sandbox on disk."""
 
     id: str
+    """The name of its directory."""
     backend: str
     session: str
     owner: str
@@ -75,7 +80,9 @@ class Owner:
         """A new sandbox's id and private directory (0700); both are gone when the context is left."""
         ident = f"{check_key(session)[:40].lower()}-{secrets.token_hex(4)}"
         directory = self.run_dir / ident
-        directory.mkdir(mode=0o700)
+        # Under another name first: a crash between two steps must not leave a directory that says nothing of its owner.
+        aside = self.run_dir / f"{ASIDE}{ident}"
+        aside.mkdir(mode=0o700)
         try:
             record = SandboxRecord(
                 id=ident,
@@ -86,9 +93,11 @@ class Owner:
                 created_s=time.time(),
                 roots=roots,
             )
-            (directory / "sandbox.json").write_text(json.dumps(asdict(record)), encoding="utf-8")
+            (aside / "sandbox.json").write_text(json.dumps(asdict(record)), encoding="utf-8")
+            aside.rename(directory)
             yield ident, directory
         finally:
+            remove_tree(aside)
             remove_tree(directory)
 
 
@@ -110,22 +119,38 @@ def owner_alive(data_dir: Path, owner: str) -> bool:
         os.close(fd)
 
 
+def owner_pid(data_dir: Path, owner: str) -> int:
+    """The process id that this owner wrote down; 0 when there is none to read."""
+    try:
+        return int((data_dir / "run" / "owners" / f"{Path(owner).name}.lock").read_bytes())
+    except (OSError, ValueError):
+        return 0
+
+
 def records(data_dir: Path) -> list[SandboxRecord]:
     """Every sandbox on record, live or orphaned, oldest first. A record that cannot be read is left out."""
-    found = []
-    for path in (data_dir / "run").glob("*/sandbox.json"):
-        try:
-            row = json.loads(path.read_text(encoding="utf-8"))
-            found.append(SandboxRecord(**{**row, "roots": tuple(row["roots"])}))
-        except (OSError, ValueError, TypeError, KeyError):
-            continue
-    return sorted(found, key=lambda record: record.created_s)
+    found = [read_record(path.parent) for path in (data_dir / "run").glob("*/sandbox.json")]
+    return sorted((record for record in found if record is not None), key=lambda record: record.created_s)
+
+
+def read_record(directory: Path) -> SandboxRecord | None:
+    """The record of the sandbox that has this directory. Only the directory says which sandbox that is."""
+    try:
+        row = json.loads((directory / "sandbox.json").read_text(encoding="utf-8"))
+        record = SandboxRecord(**{**row, "id": check_key(directory.name), "roots": tuple(row["roots"])})
+    except (OSError, ValueError, TypeError, KeyError, InvalidSpecError):
+        return None
+    texts = (record.backend, record.session, record.owner, *record.roots)
+    numbers = (record.owner_pid, record.created_s)
+    return (
+        record if all(isinstance(v, str) for v in texts) and all(isinstance(v, int | float) for v in numbers) else None
+    )
 
 
 def forget(data_dir: Path, record: SandboxRecord) -> None:
     """Remove the directory of an orphaned sandbox, after its backend has ended what ran in it."""
     if not owner_alive(data_dir, record.owner):
-        remove_tree(data_dir / "run" / Path(record.id).name)
+        remove_tree(data_dir / "run" / check_key(record.id))
 
 
 def sweep_locks(data_dir: Path) -> None:
@@ -141,15 +166,16 @@ def stage_runner(data_dir: Path) -> Path:
 
     The installed package may lie where a sandbox's user or a container engine cannot read it.
     """
-    source = Path(__file__).with_name("runner")
-    files = sorted(source.glob("*.py"))
-    digest = hashlib.sha256(b"\0".join(path.read_bytes() for path in files)).hexdigest()[:16]
-    target = data_dir / "run" / f"runner-{digest}"
-    if target.is_dir():
+    target = data_dir / "run" / staged_name()
+    try:
+        os.utime(target)  # in use again: see litter.py
+    except FileNotFoundError:
+        pass
+    else:
         return target
     aside = target.with_name(f"{target.name}.{secrets.token_hex(4)}")
     (aside / "runner").mkdir(parents=True, mode=0o755)
-    for path in files:
+    for path in _runner_files():
         copy = aside / "runner" / path.name
         copy.write_bytes(path.read_bytes())
         copy.chmod(0o644)
@@ -162,3 +188,12 @@ def stage_runner(data_dir: Path) -> Path:
     except OSError:  # another process was faster
         remove_tree(aside)
     return target
+
+
+def staged_name() -> str:
+    """Of the directory for this version of the runner."""
+    return RUNNER + hashlib.sha256(b"\0".join(path.read_bytes() for path in _runner_files())).hexdigest()[:16]
+
+
+def _runner_files() -> list[Path]:
+    return sorted(Path(__file__).with_name("runner").glob("*.py"))

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from sandbox_backends.cgroups import Ceilings, ControlGroup, create_group, held_group, settings_of, sweep_groups
+from sandbox_backends.cgroups import Ceilings, ControlGroup, create_group, held_group, settings_of
+from sandbox_backends.claims import sweep_groups
 from sandbox_backends.contract import Enforces, Limits
 from sandbox_backends.errors import BackendUnavailableError, InvalidSpecError
 from sandbox_backends.hierarchies import TOP, Hierarchies, find_hierarchies
@@ -100,23 +104,71 @@ def test_group_of_a_dead_owner_is_found_by_its_name_and_ended(name: str) -> None
     assert made.end()  # it does not mind that all is gone
 
 
-def test_sweeping_removes_old_groups_without_processes_and_no_other(name: str) -> None:
+@pytest.mark.req("SBX-05")
+def test_sweeping_removes_old_groups_that_nobody_claims_and_no_other(name: str) -> None:
     hierarchies = find_hierarchies()
-    made = {kind: create_group(f"{name}-{kind}", SMALL, hierarchies) for kind in ("old", "new", "busy")}
+    made = {kind: create_group(f"{name}-{kind}", SMALL, hierarchies) for kind in ("mine", "new", "busy", "dead")}
     sleeper = subprocess.Popen(["sleep", "60"])
     try:
+        for kind in ("new", "busy", "dead"):
+            made[kind].disown()
         for entry in made["busy"].entries:
             Path(entry).write_text(str(sleeper.pid))
-        for kind in ("old", "busy"):
+        for kind in ("mine", "busy", "dead"):
             for directory in made[kind].directories:
                 os.utime(directory, (time.time() - 3600,) * 2)
         sweep_groups(hierarchies)
         left = {kind for kind, group in made.items() if all(directory.exists() for directory in group.directories)}
-        assert left == {"new", "busy"}
+        assert left == {"mine", "new", "busy"}
     finally:
         for group in made.values():
             assert group.end()
         sleeper.wait(5)
+
+
+def test_claim_of_a_controller_ends_with_it_and_is_not_passed_on(name: str) -> None:
+    code = f"""
+import subprocess
+from sandbox_backends.cgroups import create_group, Ceilings
+from sandbox_backends.hierarchies import find_hierarchies
+create_group({name!r}, Ceilings(memory_bytes=1 << 26, pids=9, cpus=1.0), find_hierarchies())
+print(subprocess.Popen(["sleep", "60"], stdout=-3, stderr=-3).pid)
+"""
+    root = Path(__file__).parents[3]
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root)
+    try:
+        sweep_groups(find_hierarchies(), older_than_s=-1)
+        assert not any(directory.exists() for directory in find_hierarchies().groups(name))
+    finally:
+        os.kill(int(done.stdout), 9)
+        ControlGroup(name, find_hierarchies()).end()
+
+
+def test_many_that_end_one_group_at_once_do_not_mind_each_other(name: str) -> None:
+    hierarchies = find_hierarchies()
+    for _ in range(4):
+        made = create_group(name, SMALL, hierarchies)
+        sleepers = [subprocess.Popen(["sleep", "60"]) for _ in range(3)]
+        for sleeper in sleepers:
+            for entry in made.entries:
+                Path(entry).write_text(str(sleeper.pid))
+        with ThreadPoolExecutor(6) as pool:
+            ended = [pool.submit(ControlGroup(name, hierarchies).end) for _ in range(6)]
+            assert all(one.result(10) for one in ended)
+        assert [sleeper.wait(5) for sleeper in sleepers] == [-9] * 3
+        made.end()
+
+
+def test_group_that_is_gone_while_it_freezes_is_no_error(tmp_path: Path) -> None:
+    """Another reaper was faster by one step."""
+    (tmp_path / TOP / "g").mkdir(parents=True)
+    (tmp_path / TOP / "g" / "cgroup.procs").write_text("0\n")
+    (tmp_path / TOP / "g" / "freezer.state").symlink_to("/dev/null")  # never says that it is done
+    group = ControlGroup("g", Hierarchies(controllers={"freezer": tmp_path}, unified=None))
+    timer = threading.Timer(0.03, shutil.rmtree, (tmp_path / TOP / "g",))
+    timer.start()
+    assert group.end(within_s=1)
+    timer.join()
 
 
 def test_name_that_would_lead_out_is_refused() -> None:
