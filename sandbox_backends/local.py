@@ -47,6 +47,7 @@ class LocalBackend:
                         cwd=str(spec.cwd),
                         env={**passed_on(self._settings.host_env), **spec.env},
                         hard=False,
+                        rlimits={"NOFILE": spec.limits.open_files} if spec.limits.open_files else {},
                         why_lost=runner.why_lost,
                     )
                     async with connect(place) as session:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import stat
 from pathlib import Path
 
 from sandbox_backends.contract import BackendSettings, Root, SandboxSpec
+from sandbox_backends.engine_sockets import engine_sockets
 from sandbox_backends.errors import InvalidSpecError
 from sandbox_backends.owner import check_key
 
@@ -21,7 +21,6 @@ SYSTEM_DIRECTORIES = (
     *("/Users", "/Volumes", "/private", "/private/tmp", "/private/var", "/private/var/folders", "/private/var/tmp"),
 )
 """Refused themselves; a directory below may be a root."""
-ENGINE_SOCKETS = ("docker.sock", "podman.sock", "containerd.sock", "crio.sock", "buildkitd.sock", "dockerd.sock")
 O_DIRECTORY = getattr(os, "O_PATH", 0) | os.O_DIRECTORY | os.O_CLOEXEC
 MEND = "Name a directory made for the work, with --root DIR."
 
@@ -72,7 +71,7 @@ def _resolve_root(root: Root, settings: BackendSettings) -> Root:
     data = Path(os.path.realpath(settings.data_dir))
     if data.is_relative_to(path) or (path.is_relative_to(data) and not path.is_relative_to(data / "sessions")):
         raise InvalidSpecError(f"Root {path} holds the assistant's own files in {data}. {MEND}")
-    sockets = engine_sockets(path, settings.docker_url)
+    sockets = engine_sockets(path, settings)
     if sockets:
         raise InvalidSpecError(f"Root {path} holds {sockets[0]}, and whoever reaches that rules the machine. {MEND}")
     info = identify(path)
@@ -92,22 +91,3 @@ def identify(path: Path) -> os.stat_result:
         raise InvalidSpecError(f"Root {path} changed while it was looked at ({error.strerror}): try again.") from error
     finally:
         os.close(fd)
-
-
-def engine_sockets(path: Path, docker_url: str | None) -> list[str]:
-    """Container engine sockets at the top of ``path``, and the configured one anywhere below it."""
-    found: list[str] = []
-    try:
-        with os.scandir(path) as entries:
-            found = [
-                entry.path
-                for entry in entries
-                if entry.name in ENGINE_SOCKETS and stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode)
-            ]
-    except OSError:
-        pass
-    if docker_url and docker_url.startswith("unix://"):
-        socket = Path(os.path.realpath(docker_url.removeprefix("unix://")))
-        if socket.is_relative_to(path):
-            found.append(str(socket))
-    return found

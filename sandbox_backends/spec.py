@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sandbox_backends.contract import Enforces, Limits, Network, SandboxSpec
+from sandbox_backends.environment import HARD_HOME
 from sandbox_backends.errors import InvalidSpecError, UnsupportedSpecError
 
 NEEDS = {
@@ -12,8 +13,6 @@ NEEDS = {
     "pids": (Enforces.PROCESSES, "a limit on processes"),
     "cpus": (Enforces.CPU, "a CPU limit"),
 }
-
-
 LEAST = {"memory_bytes": 16 << 20, "pids": 8, "cpus": 0.01, "disk_bytes": 1 << 20, "tmp_bytes": 4096, "open_files": 32}
 
 
@@ -41,6 +40,8 @@ def refuse_beyond(spec: SandboxSpec, backend: str, enforces: Enforces, *, soft: 
         raise refuse(
             "a disk limit", "drop it; tmp_bytes bounds what is in memory, and a file system of its own bounds a root"
         )
+    if not soft and any(str(root.path) == HARD_HOME for root in spec.roots):
+        raise UnsupportedSpecError(f"Root {HARD_HOME} is the home in a {backend} sandbox: take a directory below it.")
     if spec.limits.tmp_bytes is not None and soft:
         raise refuse("a limit on temporary files", "drop it, or take bubblewrap or docker")
     if soft and not all(root.writable for root in spec.roots):

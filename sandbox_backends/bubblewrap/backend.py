@@ -72,6 +72,8 @@ class BubblewrapBackend:
         roots = tuple(str(root.path) for root in spec.roots)
         async with in_thread(self._owner.sandbox(self.name, spec.session, roots)) as (ident, directory):
             who = await asyncio.to_thread(run_as, spec, self._settings.data_dir)
+            if who.uid == 0:
+                self._holding.refuse_exempt(spec)
             async with (
                 in_thread(held_group(ident, ceilings, self._holding.groups)) as group,
                 self._network(spec, directory) as (net, bridge),

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from sandbox_backends import defaults
 from sandbox_backends.cgroups import Ceilings
 from sandbox_backends.contract import Enforces, Limits, SandboxSpec
+from sandbox_backends.errors import UnsupportedSpecError
 from sandbox_backends.hierarchies import Hierarchies
 
 COUNTS_BY_NAMESPACE = (5, 14)
@@ -32,6 +33,18 @@ class Holding:
     def enforces(self) -> Enforces:
         """MEMORY, PROCESSES and CPU, as far as they hold for a session as a whole."""
         return self.groups.enforces | (Enforces.PROCESSES if self.by_namespace else Enforces.NOTHING)
+
+    def refuse_exempt(self, spec: SandboxSpec) -> None:
+        """For a session that is the host's uid 0, which the kernel exempts from RLIMIT_NPROC.
+
+        Raises UnsupportedSpecError.
+        """
+        asked = spec.limits.pids is not None or Enforces.PROCESSES in spec.requires
+        if asked and Enforces.PROCESSES not in self.groups.enforces:
+            raise UnsupportedSpecError(
+                "The bubblewrap sandbox cannot enforce a limit on processes in a project of root's without control "
+                "groups: give it to an ordinary user, drop the limit, or take docker."
+            )
 
     @property
     def mend(self) -> str:

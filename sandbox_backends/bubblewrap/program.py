@@ -7,11 +7,12 @@ import os
 import re
 import shutil
 from dataclasses import dataclass
+from pathlib import Path
 
 from sandbox_backends.bubblewrap.system import find_python
 from sandbox_backends.contract import BackendSettings
+from sandbox_backends.engine_sockets import engine_sockets
 from sandbox_backends.errors import BackendUnavailableError
-from sandbox_backends.roots import engine_sockets
 from sandbox_backends.runner import kernel
 from sandbox_backends.trials import run_short
 
@@ -60,7 +61,7 @@ def require_python(settings: BackendSettings) -> str:
         if not os.path.isdir(real):
             raise BackendUnavailableError(f"The tool directory {tool} is missing.", "Mend tools.sandbox.toolDirs.")
         if any((held + "/").startswith(real.rstrip("/") + "/") for held in (home, data)) or engine_sockets(
-            tool, settings.docker_url
+            Path(real), settings
         ):
             raise BackendUnavailableError(
                 f"The tool directory {tool} holds your home, the assistant's own files or an engine's socket.",

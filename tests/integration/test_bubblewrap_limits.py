@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from sandbox_backends.bubblewrap import BubblewrapBackend
+from sandbox_backends.bubblewrap.limits import Holding
 from sandbox_backends.contract import Enforces, ExecRequest, ExecResult, Limits, Outcome, SandboxSession
 from sandbox_backends.errors import UnsupportedSpecError
-from sandbox_backends.hierarchies import find_hierarchies
+from sandbox_backends.hierarchies import Hierarchies, find_hierarchies
 from tests.as_tester import directory_of_tester, run_as_tester
 from tests.needs import give_up
 from tests.places import Bench, make_bench
@@ -204,3 +206,20 @@ def test_ordinary_controller_bounds_processes_by_session_and_refuses_what_it_can
         refused = run_as_tester(ORDINARY, str(base), SLEEPERS).stdout.splitlines()
     assert len(refused) == 3
     assert all("cannot enforce" in line for line in refused)
+
+
+@pytest.mark.needs("root")
+@pytest.mark.req("SBX-08")
+async def test_limit_on_processes_is_refused_where_the_kernel_would_not_hold_it(bench: Bench) -> None:
+    """Without control groups there is RLIMIT_NPROC, from which the host's uid 0 is exempt."""
+    bench.label = "project"  # it belongs to root
+    backend = BubblewrapBackend(bench.settings, bench.owner)
+    backend._holding = Holding(groups=Hierarchies(controllers={}, unified=None), by_namespace=True)
+    with pytest.raises(UnsupportedSpecError, match="project of root's"):
+        async with backend.open(bench.spec(limits=Limits(pids=40))):
+            raise AssertionError
+    async with backend.open(bench.spec()) as session:
+        assert await still_works(session)
+    os.chown(bench.project, 1001, 1001)
+    async with backend.open(bench.spec(limits=Limits(pids=40))) as session:
+        assert int((await run(session, "python3", "-c", SLEEPERS, "100", "0.5")).stdout) < 40
