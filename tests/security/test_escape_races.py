@@ -159,7 +159,7 @@ def test_swapped_directory_is_never_followed_by_either_way_of_opening(tmp_path: 
     text("secret", CANARY)(out, "")
     text("d/secret")(root, "")
     link("e", str(out))(root, "")
-    files = Confined([str(root)], str(root))
+    files = Confined([[str(root)]], str(root))
     files.use_openat2 = not walk
     done = dict.fromkeys(("read", "written", "refused", "not_a_directory", "not_found"), 0)
     started = time.monotonic()
