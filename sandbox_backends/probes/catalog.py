@@ -167,7 +167,7 @@ _LIMITS = _group(
         65,
         "memory-one",
         "--yy",
-        "take memory without end in one process",
+        "take memory past the limit that was set, in one process",
         "One program could push others out of memory.",
     ),
     (66, "disk-tmp", "--yy", "put 400 MB into /tmp", "The disk or the memory could be filled."),
@@ -176,8 +176,14 @@ _LIMITS = _group(
     (69, "disk-home", "--yy", "put 400 MB into a throw-away home", "The disk or the memory could be filled."),
     (70, "core-dumps", "--yy", "leave core dumps", "Memory with secrets would be left on the disk."),
     (71, "open-files", "--yy", "open more than 65,536 files", "The kernel's own tables could be filled."),
-    (73, "memory-together", "-rry", "take 1 GiB in four processes", "Together they could starve all others."),
-    (74, "cpu-share", "-rry", "use more processor time than demanded", "Everything else would become slow."),
+    (
+        73,
+        "memory-together",
+        "-rry",
+        "take memory past the limit that was set, in four processes",
+        "Together they could starve all others.",
+    ),
+    (74, "cpu-share", "-rry", "use more processor time than was set", "Everything else would become slow."),
 )
 
 PROBES = tuple(

@@ -34,6 +34,7 @@ from sandbox_backends.owner import Owner
 from sandbox_backends.probes import bundle
 from sandbox_backends.probes.canaries import Canaries, planted, planted_setuid
 from sandbox_backends.probes.catalog import GROUPS, PROBES, ProbeInfo, promised
+from sandbox_backends.probes.demands import CEILINGS, demands, said
 from sandbox_backends.probes.report import ProbeResult, Report
 from sandbox_backends.registry import Factory, create_backend
 from sandbox_backends.threads import in_thread
@@ -41,8 +42,6 @@ from sandbox_backends.threads import in_thread
 Found = dict[str, tuple[bool | None, str]]
 
 MIB = 1 << 20
-CEILINGS = {"processes": 2000, "memory_bytes": 1024 * MIB, "disk_bytes": 400 * MIB, "open_files": 65536}
-"""A limit that lets this much through does not count as one."""
 PATIENCE_S = 120.0
 NEIGHBOUR_FILE = ".bubbles-canary"
 
@@ -121,22 +120,13 @@ async def _measure(
     return found, notes
 
 
-def _limits(enforces: Enforces) -> Limits:
-    """A limit of every kind that the backend says it enforces, all well below what the probes try."""
-    return Limits(
-        memory_bytes=512 * MIB if Enforces.MEMORY in enforces else None,
-        pids=256 if Enforces.PROCESSES in enforces else None,
-        cpus=0.5 if Enforces.CPU in enforces else None,
-        tmp_bytes=64 * MIB if Enforces.FILESYSTEM in enforces else None,
-    )
-
-
 async def _demandable(backend: SandboxBackend, bench: _Bench) -> tuple[Limits, tuple[str, ...]]:
     """The limits that the backend takes, tried by opening a session; with the session's own warnings."""
-    wanted = _limits(backend.enforces)
+    wanted = demands(backend.enforces)
     try:
         async with backend.open(bench.spec(wanted, home=bench.home)) as session:
-            return wanted, tuple(session.warnings)
+            told = (f"Limits are measured with limits set: {said(wanted)}.",) if said(wanted) else ()
+            return wanted, (*told, *session.warnings)
     except UnsupportedSpecError as error:
         async with backend.open(bench.spec(Limits(), home=bench.home)) as session:
             return Limits(), (f"Measured with the backend's default limits: {error}", *session.warnings)

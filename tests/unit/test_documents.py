@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from bubbles.config.schema import SandboxSettings
+from sandbox_backends.contract import Enforces
 from sandbox_backends.probes.catalog import security_table
+from sandbox_backends.probes.demands import demands, said
 from sandbox_backends.registry import BUILT_IN
 
 TOP = Path(__file__).parents[2]
@@ -18,6 +20,12 @@ def test_security_table_is_the_list_of_probes() -> None:
     text = (TOP / "SECURITY.md").read_text(encoding="utf-8")
     between = text.partition("<!-- begin table:")[2].partition("-->\n")[2].partition("<!-- end table -->")[0]
     assert between == security_table()
+
+
+@pytest.mark.req("SEC-02")
+def test_security_says_under_which_limits_limits_are_measured() -> None:
+    text = " ".join((TOP / "SECURITY.md").read_text(encoding="utf-8").split())
+    assert f"with limits set: {said(demands(~Enforces.NOTHING))}." in text
 
 
 @pytest.mark.req("CFG-01")

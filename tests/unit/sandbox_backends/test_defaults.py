@@ -13,7 +13,7 @@ from sandbox_backends.contract import Limits
 from sandbox_backends.docker import ceilings as docker
 from sandbox_backends.docker.engine import EngineInfo
 from sandbox_backends.errors import UnsupportedSpecError
-from sandbox_backends.probes.run import CEILINGS
+from sandbox_backends.probes.demands import CEILINGS
 
 MIB, GIB = 1 << 20, 1 << 30
 MACHINE = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

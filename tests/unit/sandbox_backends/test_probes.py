@@ -111,7 +111,10 @@ def test_the_table_for_the_documents_has_every_probe_and_every_backend() -> None
     assert {line.count("|") for line in lines} == {len(BACKENDS) + 3}
     for info in PROBES:
         assert any(line.startswith(f"| {info.number} | {info.title} |") for line in lines)
-    assert "| 73 | take 1 GiB in four processes | - | held (root) | held (root) | held |" in lines
+    assert (
+        "| 73 | take memory past the limit that was set, in four processes | - | held (root) | held (root) | held |"
+        in lines
+    )
 
 
 # --- what runs inside
@@ -351,6 +354,23 @@ async def test_limits_that_are_refused_are_measured_as_they_are_by_default_and_s
     assert [result.info.id for result in report.broken] == ["memory-one"]
     assert report.disproved == Enforces.MEMORY
     assert report.to_json()["disproved"] == ["memory"]
+
+
+class Bounded(Answering):
+    """Claims all that can be limited, and takes every limit."""
+
+    def __init__(self) -> None:
+        super().__init__(b'{"id": "memory-one", "held": true, "detail": "no more"}')
+        self.enforces = ~Enforces.CREDENTIALS
+
+
+async def test_limits_that_were_set_for_measuring_are_said(bench: Bench) -> None:
+    report = await run_probes("fake", bench.settings, bench.owner, only={"memory-one"}, create=lambda *_: Bounded())
+    (note,) = report.notes
+    assert note.startswith(
+        "Limits are measured with limits set: 512 MiB of memory, 256 processes, 0.5 processors, 64 MiB"
+    )
+    assert report.to_json()["notes"] == [note]
 
 
 class Fragile(Answering):
