@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from posixpath import basename, dirname, normpath
+from dataclasses import dataclass, field, replace
+from posixpath import basename, normpath
+from typing import Any
 
 from sandbox_backends.contract import (
     MAX_READ_BYTES,
@@ -138,13 +139,13 @@ class FakeSession:
         self.modes: dict[str, int] = {}
         self._roots = tuple(str(root.path) for root in spec.roots)
         self._programs = programs
-        self._running: set[asyncio.Task[int]] = set()
+        self._running: set[FakeProcess] = set()
 
     def lose(self, why: str) -> None:
         """End it as if the place had gone away."""
         self.lost = self.lost or why
-        for task in self._running:
-            task.cancel()
+        for process in self._running:
+            process.task.cancel()
 
     async def exec(self, request: ExecRequest, *, on_output: OnOutput | None = None) -> ExecResult:
         if request.timeout_s is None:
@@ -152,10 +153,11 @@ class FakeSession:
         process = await self._start(request, on_output)
         await process.write(request.stdin or b"", eof=True)
         try:
-            return await process.finished()
+            result = await asyncio.shield(process.ended)
         except asyncio.CancelledError:
             process.task.cancel()
             raise
+        return process.with_output(result)
 
     async def start(self, request: ExecRequest) -> FakeProcess:
         process = await self._start(request, None)
@@ -170,6 +172,10 @@ class FakeSession:
         for text in request.argv:
             if "\0" in text:
                 raise InvalidRequestError(f"{text!r} holds a NUL byte, which no program can be given")
+        if request.timeout_s is not None and not request.timeout_s > 0:
+            raise InvalidRequestError(f"timeout_s must be above 0, not {request.timeout_s}")
+        if request.max_output_bytes < 0:
+            raise InvalidRequestError(f"max_output_bytes must be 0 or more, not {request.max_output_bytes}")
         self.requests.append(request)
         process = FakeProcess(self, request, on_output, f"{self.id}.{len(self.requests)}")
         run = FakeRun(
@@ -180,12 +186,14 @@ class FakeSession:
             write=process.receive,
         )
         program = self._programs.get(basename(request.argv[0]))
-        process.task = asyncio.create_task(_not_found(run) if program is None else _as_coroutine(program, run))
-        self._running.add(process.task)
-        process.task.add_done_callback(self._running.discard)
+        process.begin(_not_found(run) if program is None else _as_coroutine(program, run))
+        self._running.add(process)
+        process.ended.add_done_callback(lambda _: self._running.discard(process))
         return process
 
     async def read_file(self, path: str, *, offset: int = 0, max_bytes: int = MAX_READ_BYTES) -> bytes:
+        if not 0 <= max_bytes <= MAX_READ_BYTES or not 0 <= offset < 2**63:
+            raise InvalidRequestError(f"read_file takes 0 to {MAX_READ_BYTES} bytes from an offset of 0 or more")
         full = self._resolve(path)
         if full not in self.files:
             code = "not_a_file" if self._is_directory(full) else "not_found"
@@ -193,6 +201,8 @@ class FakeSession:
         return self.files[full][offset : offset + max_bytes]
 
     async def write_file(self, path: str, data: bytes, *, mode: int | None = None) -> None:
+        if mode is not None and not 0 <= mode <= 0o777:
+            raise InvalidRequestError(f"write_file mode must be permission bits between 0 and 0o777, not {mode:#o}")
         full = self._resolve(path)
         if path.endswith("/") or self._is_directory(full):
             raise FileError("not_a_file", f"{path}: is a directory")
@@ -228,7 +238,7 @@ class FakeSession:
         return full
 
     def _is_directory(self, full: str) -> bool:
-        return full in self._roots or any(dirname(name).startswith(full) for name in self.files if name != full)
+        return full in self._roots or any(name.startswith(full + "/") for name in self.files)
 
     def _stat(self, full: str) -> FileStat:
         if full in self.files:
@@ -240,6 +250,7 @@ class FakeProcess:
     """``BackgroundProcess`` around a task."""
 
     task: asyncio.Task[int]
+    ended: asyncio.Task[ExecResult]
 
     def __init__(self, session: FakeSession, request: ExecRequest, on_output: OnOutput | None, ident: str) -> None:
         self.id = ident
@@ -251,7 +262,6 @@ class FakeProcess:
         self._kept = {"stdout": HeadTail(request.max_output_bytes), "stderr": HeadTail(request.max_output_bytes)}
         self._started = time.monotonic()
         self._signal: int | None = None
-        self._result: ExecResult | None = None
 
     def receive(self, stream: StreamName, data: bytes) -> None:
         self._ring += data
@@ -259,7 +269,12 @@ class FakeProcess:
         if self._on_output is not None:
             self._on_output(stream, data)
 
-    async def finished(self) -> ExecResult:
+    def begin(self, work: Coroutine[Any, Any, int]) -> None:
+        self.task = asyncio.create_task(work)
+        self.ended = asyncio.create_task(self._end())
+
+    async def _end(self) -> ExecResult:
+        """The result without its streams, after at most the time limit."""
         done, _ = await asyncio.wait({self.task}, timeout=self._request.timeout_s)
         outcome, code = Outcome.EXITED, None
         if not done:
@@ -271,18 +286,15 @@ class FakeProcess:
             outcome, code = Outcome.SIGNALED, -self._signal
         else:
             outcome = Outcome.LOST
-        self._result = ExecResult(
-            outcome=outcome,
-            exit_code=code,
-            stdout=self._kept["stdout"].value(),
-            stderr=self._kept["stderr"].value(),
-            dropped_bytes=self._kept["stdout"].dropped + self._kept["stderr"].dropped,
-            duration_s=time.monotonic() - self._started,
-        )
-        return self._result
+        return ExecResult(outcome=outcome, exit_code=code, duration_s=time.monotonic() - self._started)
+
+    def with_output(self, result: ExecResult) -> ExecResult:
+        out, err = self._kept["stdout"], self._kept["stderr"]
+        return replace(result, stdout=out.value(), stderr=err.value(), dropped_bytes=out.dropped + err.dropped)
 
     def poll(self, since: int = 0) -> OutputChunk:
-        return OutputChunk(data=bytes(self._ring[since:]), next=len(self._ring), dropped_bytes=0, result=self._result)
+        result = self.ended.result() if self.ended.done() else None
+        return OutputChunk(data=bytes(self._ring[since:]), next=len(self._ring), dropped_bytes=0, result=result)
 
     async def write(self, data: bytes, *, eof: bool = False) -> None:
         if data:
@@ -295,8 +307,8 @@ class FakeProcess:
         self.task.cancel()
 
     async def wait(self, timeout_s: float | None = None) -> ExecResult | None:
-        done, _ = await asyncio.wait({self.task}, timeout=timeout_s)
-        return await self.finished() if done else None
+        done, _ = await asyncio.wait({self.ended}, timeout=timeout_s)
+        return self.ended.result() if done else None
 
 
 async def _not_found(run: FakeRun) -> int:

@@ -9,7 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_backends.contract import ExecRequest, Limits, Outcome, Root, SandboxBackend, SandboxSpec
+from sandbox_backends.contract import (
+    MAX_READ_BYTES,
+    BackgroundProcess,
+    ExecRequest,
+    ExecResult,
+    Limits,
+    Outcome,
+    Root,
+    SandboxBackend,
+    SandboxSpec,
+)
 from sandbox_backends.errors import (
     FileError,
     InvalidRequestError,
@@ -183,12 +193,55 @@ async def test_file_errors_say_what_is_wrong(bench: Bench, name: str) -> None:
 @every_place
 @pytest.mark.req("DEC-13")
 async def test_paths_that_leave_the_roots_are_refused(bench: Bench, name: str) -> None:
+    """What they name is there, so that a refusal is told apart from a file that is missing."""
+    beside = bench.base / "project-evil"
+    beside.mkdir()
+    for outside in (bench.base / "x", beside / "x"):
+        outside.write_text("secret")
+        outside.chmod(0o644)
     async with bench.open(name) as session:
-        for path in ("../x", "/etc/passwd", f"{bench.project}-evil/x", "a/../../x"):
-            with pytest.raises(FileError):
+        await session.write_file("a/inside", b"")
+        for path in ("../x", "/etc/passwd", str(beside / "x"), "a/../../x", "../project-evil/x"):
+            with pytest.raises(PathRefusedError):
                 await session.read_file(path)
+            with pytest.raises(PathRefusedError):
+                await session.stat(path)
+            with pytest.raises(PathRefusedError):
+                await session.write_file(path, b"changed")
+        for path in ("..", "/etc", str(beside)):
+            with pytest.raises(PathRefusedError):
+                await session.list_dir(path)
         with pytest.raises(PathRefusedError):
             await session.write_file("/etc/bubbles-was-here", b"")
+    assert (bench.base / "x").read_text() == (beside / "x").read_text() == "secret"
+
+
+@every_place
+async def test_numbers_that_no_file_has_are_the_callers_mistake(bench: Bench, name: str) -> None:
+    async with bench.open(name) as session:
+        await session.write_file("file", b"data")
+        wrong = ({"offset": -1}, {"offset": 2**63}, {"max_bytes": -1}, {"max_bytes": MAX_READ_BYTES + 1})
+        for numbers in wrong:
+            with pytest.raises(InvalidRequestError):
+                await session.read_file("file", **numbers)
+        for mode in (-1, 0o1000, 0o4755):
+            with pytest.raises(InvalidRequestError, match="mode"):
+                await session.write_file("file", b"changed", mode=mode)
+        assert await session.read_file("file") == b"data"
+        assert (await session.stat("file")).mode == 0o644
+        assert await session.read_file("file", max_bytes=0) == b""
+
+
+@every_place
+async def test_name_that_begins_like_a_directory_is_no_directory(bench: Bench, name: str) -> None:
+    async with bench.open(name) as session:
+        await session.write_file("foobar/x", b"")
+        for attempt in (session.stat("foo"), session.list_dir("foo"), session.read_file("foo")):
+            with pytest.raises(FileError) as caught:
+                await attempt
+            assert caught.value.code == "not_found"
+        await session.write_file("foo", b"a file")
+        assert await session.read_file("foo") == b"a file"
 
 
 @every_place
@@ -206,6 +259,34 @@ async def test_background_process_is_polled_written_and_ended(bench: Bench, name
         assert chunk.data == b"one\ntwo\n"
         assert process.poll(chunk.next).data == b""
         assert chunk.result == result
+
+
+async def polled_to_its_end(process: BackgroundProcess) -> ExecResult:
+    """By polling alone: nobody waits for the process."""
+    async with asyncio.timeout(10):
+        while (result := process.poll().result) is None:  # noqa: ASYNC110  # polling is what is tested
+            await asyncio.sleep(0.01)
+    return result
+
+
+@every_place
+@pytest.mark.req("TOOL-02")
+async def test_end_of_a_background_process_is_seen_by_polling_alone(bench: Bench, name: str) -> None:
+    async with bench.open(name) as session:
+        process = await session.start(ExecRequest(argv=("echo", "out"), timeout_s=None))
+        result = await polled_to_its_end(process)
+        assert result.ok
+        assert (result.stdout, process.poll().data) == (b"", b"out\n")
+        assert await process.wait(0) == result
+
+
+@every_place
+@pytest.mark.req("SBX-06")
+async def test_time_limit_ends_a_background_process_that_nobody_waits_for(bench: Bench, name: str) -> None:
+    async with bench.open(name) as session:
+        process = await session.start(ExecRequest(argv=("sleep", "60"), timeout_s=0.3))
+        result = await polled_to_its_end(process)
+        assert (result.outcome, result.exit_code) == (Outcome.TIMED_OUT, None)
 
 
 @every_place
