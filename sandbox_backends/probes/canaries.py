@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from sandbox_backends.contract import BackendSettings
+from sandbox_backends.probes.leavings import FILE_PREFIX, HOME_PREFIX, HOMES, TMP, sweep
 
 T = TypeVar("T")
 
@@ -78,6 +79,7 @@ class Canaries:
 
 @contextmanager
 def planted(settings: BackendSettings) -> Iterator[Canaries]:
+    sweep(settings)
     token = f"canary{secrets.token_hex(12)}"
     with ExitStack() as stack:
         yield Canaries(
@@ -85,7 +87,7 @@ def planted(settings: BackendSettings) -> Iterator[Canaries]:
             token=token,
             person_file=_try(stack, _file(settings.person_home, token, 0o600)),
             user_file=_try(stack, _other_users_file(token)),
-            tmp_file=_try(stack, _file(Path("/tmp"), token, 0o644)),
+            tmp_file=_try(stack, _file(TMP, token, 0o644)),
             abstract=stack.enter_context(_abstract_socket(token)),
             port=stack.enter_context(_loopback_port()),
             pid=stack.enter_context(_process(token)),
@@ -120,7 +122,7 @@ def _try(stack: ExitStack, canary: AbstractContextManager[T]) -> T | None:
 
 @contextmanager
 def _file(directory: Path, token: str, mode: int) -> Iterator[str]:
-    fd, path = tempfile.mkstemp(prefix=".bubbles-canary-", dir=directory)
+    fd, path = tempfile.mkstemp(prefix=FILE_PREFIX, dir=directory)
     try:
         with open(fd, "w") as file:
             file.write(token)
@@ -135,7 +137,7 @@ def _other_users_file(token: str) -> Iterator[str]:
     """As in the home of another person who left it readable."""
     if os.geteuid() != 0:
         raise PermissionError("only root can plant a file of another user")
-    home = Path(tempfile.mkdtemp(prefix="bubbles-canary-", dir="/home"))
+    home = Path(tempfile.mkdtemp(prefix=HOME_PREFIX, dir=HOMES))
     try:
         with _file(home, token, 0o644) as path:
             os.chown(path, 65534, 65534)

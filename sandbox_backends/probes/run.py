@@ -35,6 +35,7 @@ from sandbox_backends.probes import bundle
 from sandbox_backends.probes.canaries import Canaries, planted, planted_setuid
 from sandbox_backends.probes.catalog import GROUPS, PROBES, ProbeInfo, promised
 from sandbox_backends.probes.demands import CEILINGS, demands, said
+from sandbox_backends.probes.leavings import SESSION_DIRS, SESSION_PREFIX
 from sandbox_backends.probes.report import ProbeResult, Report
 from sandbox_backends.registry import Factory, create_backend
 from sandbox_backends.threads import in_thread
@@ -204,8 +205,8 @@ async def _neighbour(backend: SandboxBackend, canaries: Canaries, bench: _Bench,
 
 @contextmanager
 def _bench(settings: BackendSettings) -> Iterator[_Bench]:
-    key = f"doctor-{secrets.token_hex(4)}"
-    sessions, homes = settings.data_dir / "sessions", settings.data_dir / "session_homes"
+    key = f"{SESSION_PREFIX}{secrets.token_hex(4)}"
+    sessions, homes = (settings.data_dir / name for name in SESSION_DIRS)
     bench = _Bench(
         key=key,
         root=sessions / key,
