@@ -504,7 +504,7 @@ async def test_home_is_thrown_away_when_none_is_named(bench: Bench, name: str) -
 
 
 @real_place
-@pytest.mark.req("SBX-08")
+@pytest.mark.req("SBX-08", "SESS-07")
 async def test_bad_roots_are_refused_in_a_sentence(bench: Bench, name: str, tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to("/etc")

@@ -16,7 +16,7 @@ import pytest
 from sandbox_backends.probes.catalog import PROBES
 from tests.places import HARD, REAL
 
-pytestmark = [pytest.mark.req("SBX-10"), pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.req("SBX-10", "CLI-01"), pytest.mark.timeout(60)]
 
 Run = Callable[..., subprocess.CompletedProcess[bytes]]
 

@@ -81,7 +81,7 @@ async def losing(bench: Bench, name: str) -> AsyncIterator[tuple[SandboxSession,
 
 
 @pytest.mark.parametrize("name", REAL)
-@pytest.mark.req("SBX-06", "SBX-09")
+@pytest.mark.req("SBX-05", "SBX-06")
 async def test_killed_runner_is_told_as_a_loss_and_nothing_is_left(bench: Bench, name: str) -> None:
     async with losing(bench, name) as (session, runner):
         runner.kill()
@@ -169,7 +169,7 @@ async def controller(bench: Bench, name: str) -> AsyncIterator[tuple[asyncio.sub
 
 
 @pytest.mark.parametrize("name", OF_PROCESSES)
-@pytest.mark.req("SBX-09")
+@pytest.mark.req("SBX-05", "SBX-06")
 async def test_killed_controller_leaves_no_process_and_its_record_is_reaped(bench: Bench, name: str) -> None:
     """B019: nothing is left in the project either."""
     async with controller(bench, name) as (process, ident):
@@ -187,7 +187,7 @@ async def test_killed_controller_leaves_no_process_and_its_record_is_reaped(benc
 
 
 @pytest.mark.parametrize("name", OF_PROCESSES)
-@pytest.mark.req("SBX-09")
+@pytest.mark.req("SBX-05", "SBX-06")
 async def test_controller_and_runner_killed_at_once_leave_nothing_that_reaping_does_not_end(
     bench: Bench, name: str
 ) -> None:

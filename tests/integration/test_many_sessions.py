@@ -44,7 +44,7 @@ def left(bench: Bench) -> list[str]:
 @pytest.mark.timeout(90)
 @pytest.mark.blocking  # the event loop is the test's own while nothing runs
 @pytest.mark.parametrize("name", REAL)
-@pytest.mark.req("SBX-12")
+@pytest.mark.req("SBX-04", "SBX-05")
 async def test_hundred_sessions_at_once_answer_and_leave_nothing(bench: Bench, name: str) -> None:
     async with bench.open(name) as session:  # what is made once: the staged runner, threads, the engine's description
         assert (await session.exec(TRUE)).ok
@@ -95,7 +95,7 @@ async def test_opening_that_is_cancelled_at_any_moment_leaves_nothing(bench: Ben
 
 
 @pytest.mark.parametrize("name", [param for param in REAL if param.id in ("local", "bubblewrap")])
-@pytest.mark.req("SBX-09")
+@pytest.mark.req("SBX-05")
 async def test_pool_replaces_a_real_sandbox_that_was_lost_and_tells_so_once(bench: Bench, name: str) -> None:
     """B028."""
     spec = bench.spec(home=bench.base / "data" / "session_homes" / "test")

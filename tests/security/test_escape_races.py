@@ -150,6 +150,7 @@ def swapper_outside(root: Path) -> Iterator[None]:
 
 
 @pytest.mark.needs("linux")
+@pytest.mark.req("OPS-03")
 @pytest.mark.parametrize("walk", [False, True], ids=["openat2", "walk"])
 def test_swapped_directory_is_never_followed_by_either_way_of_opening(tmp_path: Path, walk: bool) -> None:
     """Ten thousand writes and reads without the stream between: the walk is what old kernels and macOS have."""

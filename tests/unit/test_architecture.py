@@ -151,6 +151,7 @@ def test_no_name_says_only_that_it_is_useful() -> None:
     assert not found, "\n".join(found)
 
 
+@pytest.mark.req("OPS-03")
 @pytest.mark.parametrize("path", inside_files(), ids=relative)
 def test_what_runs_inside_a_place_needs_only_an_old_python(path: Path) -> None:
     ast.parse(path.read_bytes(), path, feature_version=INSIDE_PYTHON)
