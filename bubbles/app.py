@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bubbles.config.schema import Settings
+from bubbles.controller.sandboxes import Sandboxes
+from bubbles.errors import BubblesError
 from sandbox_backends.contract import BackendSettings, Limits, Network, Root, SandboxBackend, SandboxSpec
+from sandbox_backends.inventory import reap
 from sandbox_backends.owner import Owner, check_key
 from sandbox_backends.registry import create_backend
 
@@ -23,10 +26,20 @@ class Workshop:
     settings: Settings
     backends: BackendSettings
     owner: Owner
+    made: dict[str, SandboxBackend] = field(default_factory=dict)
+    """Backends by name: each is made once, for it remembers what it found of the host."""
 
     def backend(self, name: str | None = None) -> SandboxBackend:
         """The backend of this name, or the configured one. Raises InvalidSpecError for an unknown name."""
-        return create_backend(name or self.settings.tools.sandbox.backend, self.backends, self.owner)
+        name = name or self.settings.tools.sandbox.backend
+        found = self.made.get(name)
+        if found is None:
+            found = self.made.setdefault(name, create_backend(name, self.backends, self.owner))
+        return found
+
+    def sandboxes(self) -> Sandboxes:
+        """A pool of this workshop's sandboxes; when it is entered it removes what earlier controllers left."""
+        return Sandboxes(self.backend, reap=lambda: reap(self.backends))
 
     def spec(
         self,
@@ -74,10 +87,17 @@ def backend_settings(settings: Settings, on_refusal: OnRefusal | None = None) ->
 def workshop(settings: Settings, on_refusal: OnRefusal | None = None) -> Iterator[Workshop]:
     """A workshop for as long as the context lasts; this process then owns the sandboxes it opens.
 
-    ``on_refusal(session, sentence)`` is told of every connection that an allow-list refused.
+    ``on_refusal(session, sentence)`` is told of every connection that an allow-list refused. Raises BubblesError when
+    the data directory cannot be used.
     """
-    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    owner = Owner(settings.data_dir)
+    try:
+        settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        owner = Owner(settings.data_dir)
+    except OSError as error:
+        raise BubblesError(
+            f"Bubbles cannot keep its files in {settings.data_dir} ({error.strerror}): make that writable, or name "
+            "another directory in BUBBLES_HOME."
+        ) from error
     try:
         yield Workshop(settings=settings, backends=backend_settings(settings, on_refusal), owner=owner)
     finally:

@@ -9,15 +9,23 @@ from pathlib import Path
 
 from sandbox_backends.contract import BackendSettings
 from sandbox_backends.errors import BackendUnavailableError
-from sandbox_backends.owner import SandboxRecord, owner_alive, records
-from sandbox_backends.reaper import reap_processes
+from sandbox_backends.owner import SandboxRecord, owner_alive, owner_pid, records
+from sandbox_backends.reaper import OF_CONTAINERS, reap_processes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxStatus:
     record: SandboxRecord
     alive: bool
-    """Its owner still runs. Otherwise it is a leftover, and whoever opens a sandbox next removes it."""
+    """Its owner still runs. Otherwise it is a leftover, and the next start removes it."""
+
+    @property
+    def state(self) -> str:
+        """For people."""
+        if not self.alive:
+            return "left over"
+        pid = self.record.owner_pid
+        return f"open (process {pid})" if pid else "open (by a process that cannot be told)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +50,8 @@ async def list_sandboxes(settings: BackendSettings) -> list[SandboxStatus]:
             containers = await list_containers(settings)
         except BackendUnavailableError:
             containers = ()  # what is not there to be asked has no containers running
+        owners = {one.owner for one in containers}
+        pids = await asyncio.to_thread(lambda: {owner: owner_pid(settings.data_dir, owner) for owner in owners})
         found += [
             SandboxStatus(
                 record=SandboxRecord(
@@ -49,7 +59,7 @@ async def list_sandboxes(settings: BackendSettings) -> list[SandboxStatus]:
                     backend="docker",
                     session=one.session,
                     owner=one.owner,
-                    owner_pid=0,
+                    owner_pid=pids.get(one.owner, 0),
                     created_s=one.created_s,
                     roots=(),
                 ),
@@ -61,23 +71,38 @@ async def list_sandboxes(settings: BackendSettings) -> list[SandboxStatus]:
     return sorted(found, key=lambda status: status.record.created_s)
 
 
-async def reap(settings: BackendSettings, *, containers: bool) -> list[str]:
-    """Remove whatever dead controllers left; the ids of the sandboxes that were removed.
+async def reap(settings: BackendSettings, *, session: str | None = None, ask_engine: bool = True) -> list[str]:
+    """Remove whatever dead controllers left, or left of this session; the ids of the sandboxes that were removed.
 
-    ``containers``: the container engine is asked too; one that does not answer is not complained about here.
+    A container engine that was ever used here is asked too; without ``ask_engine`` only if one of its sandboxes is on
+    record as left over. One that does not answer is not complained about: what it holds stays on record.
     """
-    removed = [record.id for record in await asyncio.to_thread(reap_processes, settings.data_dir)]
-    if containers and await asyncio.to_thread(_used_docker, settings.data_dir):
-        from sandbox_backends.docker.reaper import reap as reap_containers
+    data_dir = settings.data_dir
+    removed = [record.id for record in await asyncio.to_thread(reap_processes, data_dir, session)]
+    if not await asyncio.to_thread(_used_docker, data_dir):
+        return removed
+    left = await asyncio.to_thread(_left_containers, data_dir, session)
+    if not left and not ask_engine:
+        return removed
+    from sandbox_backends.docker.reaper import reap as reap_containers
 
-        before = await asyncio.to_thread(records, settings.data_dir)
-        try:
-            removed += await reap_containers(settings)
-        except BackendUnavailableError:
-            return removed
-        after = {row.id for row in await asyncio.to_thread(records, settings.data_dir)}
-        removed += [row.id for row in before if row.id not in after and row.id not in removed]
-    return removed
+    try:
+        removed += await reap_containers(settings, session=session)
+    except BackendUnavailableError:
+        return removed
+    still = {record.id for record in await asyncio.to_thread(_left_containers, data_dir, session)}
+    return list(dict.fromkeys((*removed, *(record.id for record in left if record.id not in still))))
+
+
+def _left_containers(data_dir: Path, session: str | None) -> list[SandboxRecord]:
+    """Sandboxes on record that a dead controller left to the engine."""
+    return [
+        record
+        for record in records(data_dir)
+        if record.backend in OF_CONTAINERS
+        and session in (None, record.session)
+        and not owner_alive(data_dir, record.owner)
+    ]
 
 
 def session_homes(data_dir: Path) -> list[SessionHome]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from enum import StrEnum
@@ -12,6 +13,7 @@ import typer
 
 from bubbles.cli.doctor import doctor
 from bubbles.cli.report import complain, print_json, print_table, run, size, spinner, styled
+from bubbles.errors import BubblesError
 
 if TYPE_CHECKING:
     from bubbles.app import Workshop
@@ -103,12 +105,19 @@ def exec_(
             complain(warning)
         spec = shop.spec(
             session=session,
-            roots=tuple(path.absolute() for path in root or [Path.cwd()]),
+            roots=_absolute(root or [Path()]),
             network=network.value if network else None,
             allow=tuple(allow or ()),
         )
         stdin = _read_stdin() if interactive else None
         return run(_exec(shop, backend, spec, tuple(command), timeout, stdin))
+
+
+def _absolute(paths: list[Path]) -> tuple[Path, ...]:
+    try:
+        return tuple(path.absolute() for path in paths)
+    except OSError as error:
+        raise BubblesError(f"The current directory is gone ({error.strerror}): go to one that is there.") from error
 
 
 def _read_stdin() -> bytes:
@@ -127,7 +136,7 @@ async def _exec(
     from sandbox_backends.inventory import reap
 
     chosen = shop.backend(backend)
-    await reap(shop.backends, containers=chosen.name == "docker")
+    await reap(shop.backends, ask_engine=chosen.name == "docker")
 
     def show(stream: StreamName, data: bytes) -> None:
         out = sys.stdout if stream == "stdout" else sys.stderr
@@ -182,7 +191,7 @@ async def _ls(shop: Workshop, as_json: bool) -> int:
                 "session": box.record.session,
                 "backend": box.record.backend,
                 "state": "open" if box.alive else "left over",
-                "owner_pid": box.record.owner_pid,
+                "owner_pid": box.record.owner_pid or None,
                 "created_s": box.record.created_s,
                 "roots": list(box.record.roots),
             }
@@ -203,7 +212,7 @@ async def _ls(shop: Workshop, as_json: bool) -> int:
                 box.record.session,
                 box.record.backend,
                 box.record.id,
-                f"open (process {box.record.owner_pid})" if box.alive else "left over",
+                box.state,
                 f"{max(0.0, time.time() - box.record.created_s) / 60:.0f} min",
                 " ".join(box.record.roots),
             )
@@ -221,10 +230,10 @@ def rm(
     left_over: Annotated[bool, typer.Option("--left-over", help="All that crashes left behind.")] = False,
     home: Annotated[bool, typer.Option("--home", help="Also the HOME kept for SESSION, with its logins.")] = False,
 ) -> int:
-    """Remove what crashes left behind, and with --home what is kept for a session.
+    """Remove what crashes left of SESSION, with --home its HOME too; with --left-over all that crashes left.
 
-    A sandbox in use is never removed: it ends with the process that owns it. Leftovers also go by themselves when a
-    sandbox is next opened.
+    A sandbox in use is never removed: it ends with the process that owns it. Leftovers also go by themselves with the
+    next 'exec'.
     """
     from bubbles.app import workshop
     from bubbles.config.load import load_settings
@@ -235,37 +244,51 @@ def rm(
     if home and not names:
         raise typer.BadParameter("--home needs the name of a session.")
     with workshop(load_settings()) as shop:
-        return run(_rm(shop, names, home))
+        return run(_rm(shop, names, left_over, home))
 
 
-async def _rm(shop: Workshop, names: tuple[str, ...], home: bool) -> int:
+async def _rm(shop: Workshop, names: tuple[str, ...], left_over: bool, home: bool) -> int:
+    from sandbox_backends.inventory import reap
+
+    status = 0
+    for name in names:
+        said = await _rm_session(shop, name, home)
+        if said:
+            complain(said)
+            status = 1
+    if left_over:
+        for ident in await reap(shop.backends):
+            print(f"removed {ident}")
+    return status
+
+
+async def _rm_session(shop: Workshop, name: str, home: bool) -> str | None:
+    """What kept it from being removed."""
     import asyncio
 
     from sandbox_backends.inventory import list_sandboxes, reap
     from sandbox_backends.trees import remove_tree
 
-    found = await list_sandboxes(shop.backends)
-    status = 0
-    for name in names:
-        chosen = [box for box in found if name == box.record.session]
-        pids = sorted({str(box.record.owner_pid) for box in chosen if box.alive})
-        kept = shop.home(name)
-        has_home = await asyncio.to_thread(kept.is_dir)
-        if not chosen and not has_home:
-            complain(f"There is no session {name!r} with a sandbox or a HOME: see 'bubbles sandbox ls'.")
-            status = 1
-        elif pids:
-            complain(f"{name} is in use by process {' and '.join(pids)}: stop that first.")
-            status = 1
-        elif home and has_home:
-            await asyncio.to_thread(remove_tree, kept)
-            print(f"removed the HOME of {name}")
-        elif not chosen:
-            complain(f"{name} has no sandbox, only a HOME: give --home to remove that.")
-            status = 1
-    for ident in await reap(shop.backends, containers=True):
+    kept = shop.home(name)
+    removed = await reap(shop.backends, session=name)
+    for ident in removed:
         print(f"removed {ident}")
-    return status
+    # Only now: what a crash left may still have been at work in the HOME.
+    found = [box for box in await list_sandboxes(shop.backends) if box.record.session == name]
+    has_home = await asyncio.to_thread(os.path.lexists, kept)
+    if users := sorted({box.state for box in found if box.alive}):
+        return f"{name} is in use, {' and '.join(users)}: stop that first."
+    if found:
+        return f"{found[0].record.id} was left by a crash and cannot be removed now: is its container engine running?"
+    if not removed and not has_home:
+        return f"There is no session {name!r} with a sandbox or a HOME: see 'bubbles sandbox ls'."
+    if not home:
+        return None if removed else f"{name} has no sandbox, only a HOME: give --home to remove that."
+    if has_home:
+        if not await asyncio.to_thread(remove_tree, kept):
+            return f"{kept} could not be removed whole: look at what is left there."
+        print(f"removed the HOME of {name}")
+    return None
 
 
 @image.command("build")
@@ -278,7 +301,6 @@ def image_build(
     force: Annotated[bool, typer.Option("--force", help="Build even if the image is up to date.")] = False,
 ) -> int:
     """Make the image for docker sandboxes. Without --from: debootstrap when it can be used, else docker."""
-    import os
     import shutil
 
     from bubbles.app import backend_settings

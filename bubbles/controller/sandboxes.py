@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -64,11 +64,20 @@ class _Kept:
 class Sandboxes:
     """Use as an async context; leaving it closes every sandbox. All calls belong to one event loop.
 
-    ``backend`` makes the one of a name, in a thread: its module may be large, and it looks at the host.
+    ``backend`` gives the one of a name, in a thread: its module may be large, and it looks at the host. ``reap``
+    removes what earlier controllers left; it is begun when the context is entered, and nothing waits for it.
     """
 
-    def __init__(self, backend: Callable[[str], SandboxBackend], *, idle_s: float = IDLE_S) -> None:
+    def __init__(
+        self,
+        backend: Callable[[str], SandboxBackend],
+        *,
+        idle_s: float = IDLE_S,
+        reap: Callable[[], Awaitable[object]] | None = None,
+    ) -> None:
         self._backend = backend
+        self._reap_leftovers = reap
+        self._reaping: asyncio.Task[None] | None = None
         self._idle_s = idle_s
         self._kept: dict[str, _Kept] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -78,12 +87,16 @@ class Sandboxes:
 
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
+        if self._reap_leftovers is not None:
+            self._reaping = self._tasks.create_task(self._clean(self._reap_leftovers))
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._ending = True
+        if self._reaping is not None:
+            self._reaping.cancel()
         for kept in self._kept.values():
             kept.let_go()
         # Not told of the error: it would cancel what is closing, and wrap the error in a group.
@@ -121,6 +134,12 @@ class Sandboxes:
             kept.let_go()
             await asyncio.wait({kept.task})
         self._resets.pop(session, None)
+
+    async def _clean(self, reap: Callable[[], Awaitable[object]]) -> None:
+        try:
+            await reap()
+        except Exception as error:  # noqa: BLE001 - leftovers are no reason to go without sandboxes
+            _log.warning("what earlier sandboxes left could not all be removed", exc_info=error)
 
     async def _obtain(self, demand: tuple[str, SandboxSpec]) -> _Kept:
         session = demand[1].session

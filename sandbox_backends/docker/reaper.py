@@ -37,8 +37,8 @@ async def list_containers(settings: BackendSettings) -> tuple[ContainerInfo, ...
     return await _list(Engine(settings.docker_url), settings.data_dir)
 
 
-async def reap(settings: BackendSettings, owner: Owner | None = None) -> tuple[str, ...]:
-    """Remove what dead controllers of this data directory left: their containers, then their records.
+async def reap(settings: BackendSettings, owner: Owner | None = None, *, session: str | None = None) -> tuple[str, ...]:
+    """Remove what dead controllers of this data directory left, or left of this session: containers, then records.
 
     The ids of the sandboxes whose containers were removed. A container of a live controller (``owner`` among them), or
     of another data directory, is never touched. Raises BackendUnavailableError.
@@ -47,11 +47,12 @@ async def reap(settings: BackendSettings, owner: Owner | None = None) -> tuple[s
     own = owner.id if owner is not None else ""
     removed, kept = [], set()
     for found in await _list(engine, settings.data_dir):
-        if not found.alive and found.owner != own and await remove(engine, found.container):
+        wanted = session in (None, found.session) and not found.alive and found.owner != own
+        if wanted and await remove(engine, found.container):
             removed.append(found.sandbox)
         else:
             kept.add(found.sandbox)
-    await asyncio.to_thread(_forget_dead, settings.data_dir, kept)
+    await asyncio.to_thread(_forget_dead, settings.data_dir, kept, session)
     return tuple(removed)
 
 
@@ -114,7 +115,8 @@ def _info(row: dict[str, Any], data_dir: Path) -> ContainerInfo:
     )
 
 
-def _forget_dead(data_dir: Path, still_there: set[str]) -> None:
+def _forget_dead(data_dir: Path, still_there: set[str], session: str | None) -> None:
     for record in records(data_dir):
-        if record.backend == "docker" and record.id not in still_there:
+        wanted = record.backend == "docker" and session in (None, record.session)
+        if wanted and record.id not in still_there:
             forget(data_dir, record)

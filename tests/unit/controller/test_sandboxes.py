@@ -414,3 +414,48 @@ async def test_pool_remembers_nothing_of_sessions_that_are_gone() -> None:
                 pass
             await sandboxes.close(f"s{number}")
         assert (len(sandboxes._kept), len(sandboxes._locks), len(sandboxes._resets)) == (0, 0, 0)
+
+
+# -- what earlier controllers left --
+
+
+@pytest.mark.req("SBX-05")
+async def test_leftovers_are_reaped_once_when_the_pool_begins_and_nothing_waits_for_it() -> None:
+    may_end, reaped = asyncio.Event(), []
+
+    async def reap() -> None:
+        reaped.append("begun")
+        await may_end.wait()
+        reaped.append("done")
+
+    backend = FakeBackend()
+    async with Sandboxes(lambda name: backend, reap=reap) as sandboxes:
+        for session in ("s", "t"):
+            async with sandboxes.use("fake", spec(session)) as lease:
+                assert (await lease.session.exec(TRUE)).ok
+        assert reaped == ["begun"]
+        may_end.set()
+        await turns()
+        assert reaped == ["begun", "done"]
+
+
+async def test_reaping_that_fails_is_logged_and_costs_no_sandbox(caplog: pytest.LogCaptureFixture) -> None:
+    async def reap() -> None:
+        raise ZeroDivisionError
+
+    backend = FakeBackend()
+    with caplog.at_level(logging.WARNING):
+        async with Sandboxes(lambda name: backend, reap=reap) as sandboxes:
+            await turns()
+            async with sandboxes.use("fake", spec()) as lease:
+                assert (await lease.session.exec(TRUE)).ok
+    assert "could not all be removed" in caplog.text
+
+
+async def test_leaving_the_pool_does_not_wait_for_an_engine_that_hangs() -> None:
+    async def reap() -> None:
+        await asyncio.sleep(3600)
+
+    async with asyncio.timeout(5):
+        async with Sandboxes(lambda name: FakeBackend(), reap=reap):
+            await turns()
