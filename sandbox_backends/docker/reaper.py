@@ -56,18 +56,6 @@ async def reap(settings: BackendSettings, owner: Owner | None = None, *, session
     return tuple(removed)
 
 
-async def remove_sandbox(settings: BackendSettings, sandbox: str) -> bool:
-    """Remove the container of this sandbox, whoever owns it; its session finds itself lost. False: there was none.
-
-    Raises BackendUnavailableError.
-    """
-    engine = Engine(settings.docker_url)
-    gone = [
-        await remove(engine, row.container) for row in await _list(engine, settings.data_dir) if row.sandbox == sandbox
-    ]
-    return any(gone)
-
-
 def data_dir_id(data_dir: Path) -> str:
     """A name for this very data directory: two controllers in containers may both call theirs /data."""
     path = data_dir / "run" / "owners" / "id"
