@@ -115,13 +115,17 @@ def session_homes(data_dir: Path) -> list[SessionHome]:
 
 
 def _size(directory: Path) -> int:
-    total = 0
-    for base, _, files in os.walk(directory):
-        for name in files:
-            try:
-                total += os.lstat(os.path.join(base, name)).st_blocks * 512
-            except OSError:
-                continue
+    """By paths, and so only as deep as a path may be long; what lies deeper is not counted."""
+    total, todo = 0, [str(directory)]
+    while todo:
+        try:
+            with os.scandir(todo.pop()) as entries:
+                for entry in entries:
+                    total += entry.stat(follow_symlinks=False).st_blocks * 512
+                    if entry.is_dir(follow_symlinks=False):
+                        todo.append(entry.path)
+        except OSError:
+            continue
     return total
 
 

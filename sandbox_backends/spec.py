@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sandbox_backends.contract import Enforces, Limits, Network, SandboxSpec
-from sandbox_backends.environment import HARD_HOME
 from sandbox_backends.errors import InvalidSpecError, UnsupportedSpecError
 
 NEEDS = {
@@ -40,8 +39,6 @@ def refuse_beyond(spec: SandboxSpec, backend: str, enforces: Enforces, *, soft: 
         raise refuse(
             "a disk limit", "drop it; tmp_bytes bounds what is in memory, and a file system of its own bounds a root"
         )
-    if not soft and any(str(root.path) == HARD_HOME for root in spec.roots):
-        raise UnsupportedSpecError(f"Root {HARD_HOME} is the home in a {backend} sandbox: take a directory below it.")
     if spec.limits.tmp_bytes is not None and soft:
         raise refuse("a limit on temporary files", "drop it, or take bubblewrap or docker")
     if soft and not all(root.writable for root in spec.roots):

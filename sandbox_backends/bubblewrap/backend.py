@@ -16,13 +16,13 @@ from sandbox_backends.bubblewrap.trial import explain, try_out
 from sandbox_backends.cgroups import Ceilings, ControlGroup, held_group
 from sandbox_backends.contract import BackendSettings, Enforces, Limits, Network, Probe, SandboxSession, SandboxSpec
 from sandbox_backends.environment import of_hard_place
-from sandbox_backends.errors import BackendUnavailableError
+from sandbox_backends.errors import BackendUnavailableError, InvalidSpecError
 from sandbox_backends.hierarchies import find_hierarchies
 from sandbox_backends.launch import RunnerProcess, launch
 from sandbox_backends.network import PROXY_URL, egress
 from sandbox_backends.owner import Owner, stage_runner
 from sandbox_backends.privileges import RunAs, run_as
-from sandbox_backends.roots import resolve_spec
+from sandbox_backends.roots import check_tool_dirs, refuse_in_hard_place, resolve_spec
 from sandbox_backends.session import Place, connect
 from sandbox_backends.spec import refuse_beyond
 from sandbox_backends.threads import in_thread
@@ -50,10 +50,13 @@ class BubblewrapBackend:
 
     async def probe(self) -> Probe:
         try:
+            await asyncio.to_thread(check_tool_dirs, self._settings)
             program = await self._found()
             python = await try_out(program, self._settings)
         except BackendUnavailableError as error:
             return Probe(usable=False, reason=error.reason, remedy=error.remedy)
+        except InvalidSpecError as error:
+            return Probe(usable=False, reason=str(error))
         missing = self._holding.missing(Ceilings.of(Limits()))
         return Probe(
             usable=True,
@@ -65,6 +68,7 @@ class BubblewrapBackend:
     @asynccontextmanager
     async def open(self, spec: SandboxSpec) -> AsyncIterator[SandboxSession]:
         spec = await asyncio.to_thread(resolve_spec, spec, self._settings)
+        await asyncio.to_thread(refuse_in_hard_place, spec, self._settings)
         refuse_beyond(spec, self.name, self.enforces, soft=False)
         ceilings = Ceilings.of(spec.limits)
         self._holding.tmp_bytes(spec, ceilings, len(View(home=spec.home).temporary))

@@ -7,11 +7,9 @@ import os
 import re
 import shutil
 from dataclasses import dataclass
-from pathlib import Path
 
 from sandbox_backends.bubblewrap.system import find_python
 from sandbox_backends.contract import BackendSettings
-from sandbox_backends.engine_sockets import engine_sockets
 from sandbox_backends.errors import BackendUnavailableError
 from sandbox_backends.runner import kernel
 from sandbox_backends.trials import run_short
@@ -51,22 +49,10 @@ async def find_bwrap(settings: BackendSettings) -> Program:
 
 
 def require_python(settings: BackendSettings) -> str:
-    """Path of the Python that will be seen inside; the tool directories are looked at. Blocks.
+    """Path of the Python that will be seen inside. Blocks.
 
     Raises BackendUnavailableError.
     """
-    home, data = (os.path.realpath(path) for path in (settings.person_home, settings.data_dir))
-    for tool in settings.tool_dirs:
-        real = os.path.realpath(tool)
-        if not os.path.isdir(real):
-            raise BackendUnavailableError(f"The tool directory {tool} is missing.", "Mend tools.sandbox.toolDirs.")
-        if any((held + "/").startswith(real.rstrip("/") + "/") for held in (home, data)) or engine_sockets(
-            Path(real), settings
-        ):
-            raise BackendUnavailableError(
-                f"The tool directory {tool} holds your home, the assistant's own files or an engine's socket.",
-                "Name the directory of the tool alone in tools.sandbox.toolDirs.",
-            )
     python = find_python(settings.tool_dirs)
     if python is None:
         raise BackendUnavailableError(

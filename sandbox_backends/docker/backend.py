@@ -13,17 +13,17 @@ from typing import Literal
 
 from sandbox_backends.contract import BackendSettings, Enforces, Network, Probe, SandboxSession, SandboxSpec
 from sandbox_backends.docker.ceilings import Ceilings, ceilings
-from sandbox_backends.docker.container import HOME, INSIDE_LINK, LABEL_DATA, LABEL_OWNER, Plan, lay, refuse_clash
+from sandbox_backends.docker.container import HOME, INSIDE_LINK, LABEL_DATA, LABEL_OWNER, Plan, lay
 from sandbox_backends.docker.engine import Engine, EngineInfo
 from sandbox_backends.docker.image import image_env
 from sandbox_backends.docker.reaper import data_dir_id
 from sandbox_backends.docker.running import running
 from sandbox_backends.environment import SYSTEM_PATH, of_hard_place
-from sandbox_backends.errors import BackendUnavailableError, UnsupportedSpecError
+from sandbox_backends.errors import BackendUnavailableError, InvalidSpecError, UnsupportedSpecError
 from sandbox_backends.network import PROXY_URL, egress
 from sandbox_backends.owner import Owner, stage_runner
 from sandbox_backends.privileges import RunAs, run_as
-from sandbox_backends.roots import resolve_spec
+from sandbox_backends.roots import check_tool_dirs, refuse_in_hard_place, resolve_spec
 from sandbox_backends.session import Place, connect
 from sandbox_backends.spec import refuse_beyond
 from sandbox_backends.threads import in_thread
@@ -55,11 +55,14 @@ class DockerBackend:
 
     async def probe(self) -> Probe:
         try:
+            await asyncio.to_thread(check_tool_dirs, self._settings)
             info = await self._engine.info(fresh=True)
             self._check_runtime(info)
             await image_env(self._engine, self._settings.docker_image)
         except BackendUnavailableError as error:
             return Probe(usable=False, reason=error.reason, remedy=error.remedy)
+        except InvalidSpecError as error:
+            return Probe(usable=False, reason=str(error))
         missing = [flag.name.lower() for flag in EVERYTHING & ~info.enforces if flag.name]
         if not missing:
             return Probe(usable=True, version=info.version)
@@ -74,7 +77,10 @@ class DockerBackend:
     async def open(self, spec: SandboxSpec) -> AsyncIterator[SandboxSession]:
         spec = await asyncio.to_thread(resolve_spec, spec, self._settings)
         roots = tuple(str(root.path) for root in spec.roots)
-        refuse_clash(spec)
+        await asyncio.to_thread(refuse_in_hard_place, spec, self._settings)
+        for root in spec.roots:
+            if not str(root.path).isprintable():
+                raise InvalidSpecError(f"Root {str(root.path)!r} has a name that a container engine cannot be told.")
         info = await self._engine.info()
         refuse_beyond(spec, self.name, info.enforces, soft=False)
         self._check_runtime(info)

@@ -9,7 +9,6 @@ from typing import Any
 from sandbox_backends.contract import Network, SandboxSpec
 from sandbox_backends.docker.ceilings import Ceilings
 from sandbox_backends.docker.doorway import SOCKET, TOKEN
-from sandbox_backends.errors import UnsupportedSpecError
 
 HOME = "/home/agent"
 HOSTNAME = "sandbox"
@@ -22,6 +21,14 @@ LABEL = "org.bubbles.sandbox"
 """Of every container of ours: the sandbox's id."""
 LABEL_DATA, LABEL_OWNER = f"{LABEL}.data", f"{LABEL}.owner"
 LABEL_SESSION = f"{LABEL}.session"
+
+MASKED = (
+    *("/proc/asound", "/proc/acpi", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list"),
+    *("/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/sys/firmware"),
+    *("/proc/slabinfo", "/proc/vmallocinfo", "/proc/kpagecount", "/proc/kpageflags", "/proc/kpagecgroup"),
+    *("/proc/pagetypeinfo", "/proc/iomem", "/proc/ioports", "/proc/interrupts", "/sys/devices/virtual/powercap"),
+)
+"""What the engine hides by itself, and what a session as uid 0 could read besides; setting it replaces its own."""
 
 CLOSED_IN_IMAGES = "/root"
 """0700 in every image, so a session that is not root could not walk to a root below it."""
@@ -57,12 +64,6 @@ class Plan:
     @property
     def link(self) -> Path:
         return self.directory / "link"
-
-
-def refuse_clash(spec: SandboxSpec) -> None:
-    """Raises UnsupportedSpecError for a root at a place that the container has for something else."""
-    if any(str(root.path) == HOME for root in spec.roots):
-        raise UnsupportedSpecError(f"Root {HOME} is the home in a docker sandbox: take a directory below it.")
 
 
 def lay(plan: Plan) -> None:
@@ -124,6 +125,7 @@ def _host_config(plan: Plan) -> dict[str, Any]:
         # With an allow-list too: the way to the proxy is a unix socket.
         "NetworkMode": "bridge" if plan.spec.network is Network.FULL else "none",
         "IpcMode": "private",
+        "MaskedPaths": list(MASKED),
         "LogConfig": {"Type": "none"},
         "ExtraHosts": [f"{HOSTNAME}:127.0.0.1"],
         "ShmSize": limits.tmp,

@@ -20,7 +20,7 @@ from sandbox_backends.contract import BackendSettings, Enforces, Limits, Network
 from sandbox_backends.docker import DockerBackend, list_containers, reap
 from sandbox_backends.docker.attach import attach
 from sandbox_backends.docker.ceilings import TEMPORARY, Ceilings, ceilings
-from sandbox_backends.docker.container import HOME, INSIDE_LINK, Plan, body, lay, refuse_clash
+from sandbox_backends.docker.container import HOME, INSIDE_LINK, Plan, body, lay
 from sandbox_backends.docker.engine import Engine, EngineInfo, read_info
 from sandbox_backends.docker.fate import explain
 from sandbox_backends.errors import BackendUnavailableError, UnsupportedSpecError
@@ -122,12 +122,6 @@ def test_roots_below_root_s_home_are_reached_by_others(tmp_path: Path) -> None:
     for path in ("way", "way/.bubbles", "way/.bubbles/sessions", "way/.bubbles/sessions/a"):
         assert (tmp_path / path).stat().st_mode & 0o777 == 0o755
     assert "/root" not in mounts(replace(made, user=(0, 0)))
-
-
-def test_home_of_the_sandbox_cannot_be_a_root_but_what_is_below_it_can(tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedSpecError, match=HOME):
-        refuse_clash(plan(tmp_path, Root(path=Path(HOME))).spec)
-    refuse_clash(plan(tmp_path, Root(path=Path(HOME) / "project")).spec)
 
 
 def test_names_are_those_of_the_sandbox_whatever_the_umask(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pwd
 import socket
 from collections.abc import Mapping
 from contextlib import closing
@@ -13,8 +14,8 @@ from sandbox_backends import engine_sockets as sockets
 from sandbox_backends.contract import BackendSettings, Enforces, Limits, Root, SandboxSpec
 from sandbox_backends.environment import HARD_HOME
 from sandbox_backends.errors import InvalidSpecError, UnsupportedSpecError
-from sandbox_backends.roots import resolve_spec
-from sandbox_backends.spec import refuse_beyond
+from sandbox_backends.roots import refuse_in_hard_place, resolve_spec
+from tests.needs import TESTER
 
 pytestmark = pytest.mark.req("SBX-08")
 HOLDS = "rules the machine"
@@ -112,15 +113,43 @@ def test_socket_of_a_rootless_engine_is_seen(tmp_path: Path, name: str) -> None:
         resolve(root, settings(tmp_path, env=env))
 
 
-@pytest.mark.parametrize("backend", ["bubblewrap", "docker", "of-another-package"])
-def test_root_that_is_the_home_in_a_hard_sandbox_is_refused(backend: str) -> None:
-    def check(path: str, *, soft: bool) -> None:
-        refuse_beyond(SandboxSpec(session="s", roots=(Root(path=Path(path)),)), backend, ~Enforces.NOTHING, soft=soft)
+@pytest.mark.parametrize("path", [HARD_HOME, f"{HARD_HOME}/project"])
+def test_root_in_the_home_of_a_hard_sandbox_is_refused(tmp_path: Path, path: str) -> None:
+    """A link that an earlier session left in a kept HOME would lead the mount elsewhere."""
+    spec = SandboxSpec(session="s", roots=(Root(path=Path(path)),))
+    with pytest.raises(InvalidSpecError, match="its own HOME"):
+        refuse_in_hard_place(spec, settings(tmp_path))
 
-    with pytest.raises(UnsupportedSpecError, match="is the home"):
-        check(HARD_HOME, soft=False)
-    check(f"{HARD_HOME}/project", soft=False)
-    check(HARD_HOME, soft=True)
+
+def test_root_in_a_writable_root_is_refused(tmp_path: Path) -> None:
+    inner = tmp_path / "work" / "inner"
+    inner.mkdir(parents=True)
+    for paths in ((inner, inner.parent), (inner.parent, inner)):
+        spec = SandboxSpec(session="s", roots=tuple(Root(path=path) for path in paths))
+        with pytest.raises(InvalidSpecError, match="name the outer one"):
+            resolve_spec(spec, settings(tmp_path))
+    shown = (Root(path=inner.parent, writable=False), Root(path=inner))
+    resolve_spec(SandboxSpec(session="s", roots=shown), settings(tmp_path))
+
+
+@pytest.mark.parametrize("name", [".ssh", ".ssh/keys", ".config", ".config/gh", ".local"])
+def test_places_of_logins_are_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InvalidSpecError, match="keys and logins"):
+        resolve(tmp_path / "me" / name, settings(tmp_path))
+
+
+@pytest.mark.needs("tester")
+def test_home_of_another_user_is_refused(tmp_path: Path) -> None:
+    home = Path(pwd.getpwnam(TESTER).pw_dir)
+    with pytest.raises(InvalidSpecError, match="user's home"):
+        resolve(home, settings(tmp_path))
+
+
+@pytest.mark.req("SESS-07")
+def test_all_sessions_at_once_are_no_root(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSpecError, match="own files"):
+        resolve(tmp_path / "data" / "sessions", settings(tmp_path))
+    resolve(tmp_path / "data" / "sessions" / "one", settings(tmp_path))
 
 
 def test_home_is_the_same_in_every_hard_sandbox() -> None:
