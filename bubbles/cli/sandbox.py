@@ -109,6 +109,9 @@ def exec_(
             network=network.value if network else None,
             allow=tuple(allow or ()),
         )
+        for shown in spec.roots:
+            if (real := os.path.realpath(shown.path)) != os.path.abspath(shown.path):
+                complain(f"{shown.path} leads through a link: {real} is shown.")
         stdin = _read_stdin() if interactive else None
         return run(_exec(shop, backend, spec, tuple(command), timeout, stdin))
 
