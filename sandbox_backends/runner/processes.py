@@ -207,23 +207,33 @@ def end_tree(leader: int, xid: Optional[str], spare: Set[int]) -> None:
         send_signal(pid, signal.SIGKILL)
 
 
-def end_unmarked(name: str, running: List[Tuple[int, str]], spare: Set[int]) -> None:
-    """Kill what belongs to no running command and hides whose it is; only where every process is the session's.
+def end_unmarked(name: str, since: int, running: List[Tuple[int, str]], spare: Set[int]) -> None:
+    """Kill what belongs to no running command, hides whose it is and began ``since``; only in a hard place.
 
     A process that left its command's session and cleared its environment would outlive its command's time limit. What
-    an earlier command left behind openly carries its marker and is spared, and so is what cannot be looked at.
+    began before that command is spared: a server that writes its title over its environment hides by accident.
     """
     seen: Set[int] = set()
     for _ in range(20):
         kept = set(spare)
         for leader, xid in running:
             kept |= find_tree(leader, xid, spare)
-        new = {pid for pid in set(process_table()) - kept - seen if hides(pid, name + ".")}
+        others = set(process_table()) - kept - seen
+        new = {pid for pid in others if start_time(pid) >= since and hides(pid, name + ".")}
         if not new:
             return
         for pid in new:
             send_signal(pid, signal.SIGKILL)
         seen |= new
+
+
+def start_time(pid: int) -> int:
+    """When a process began, in clock ticks since boot (proc(5)); -1 when it is gone."""
+    try:
+        with open("/proc/%d/stat" % pid, "rb") as row:
+            return int(row.read(2048).rsplit(b")", 1)[1].split()[19])
+    except (OSError, IndexError):
+        return -1
 
 
 def hides(pid: int, name: str) -> bool:

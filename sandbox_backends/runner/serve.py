@@ -1,4 +1,8 @@
-"""The loop: requests in, answers out, every command's pipes in between. One thread; nothing in it waits."""
+"""The loop: requests in, answers out, every command's pipes in between.
+
+One thread, and nothing in it waits for a command. It does wait for the disk: a file that is slow to read holds up the
+session's other commands for as long.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +29,7 @@ from .processes import (
     process_table,
     reap_now,
     send_signal,
+    start_time,
 )
 from .wire import Failure
 
@@ -128,9 +133,10 @@ class Runner:
                         self.finish(command)
             elif command.deadline is not None and now >= command.deadline:
                 command.timed_out, command.deadline = True, None
+                began = start_time(command.pid)
                 end_tree(command.pid, command.xid, self.spare())
                 if self.hard:
-                    end_unmarked(self.name, self.running(), self.spare())
+                    end_unmarked(self.name, began, self.running(), self.spare())
         if self.bridge_due is not None and now >= self.bridge_due:
             self.start_bridge()
 

@@ -123,11 +123,13 @@ async def test_program_under_a_lease_does_not_stop_the_runner(bench: Bench, name
 @pytest.mark.req("SBX-06")
 async def test_time_limit_ends_what_has_cleared_its_environment(bench: Bench, name: str) -> None:
     async with bench.open(name) as session:
-        await bash(session, "sleep 9321 & disown")  # left behind openly, by a command that ended: it lives on
+        # Left behind by commands that ended: they live on, even one that hides as a server's title does.
+        await bash(session, "sleep 9321 & disown; env -i setsid -f /bin/sleep 9322; sleep 0.02")
         await bash(session, "env -i setsid -f /bin/sleep 4321; sleep 30", timeout_s=1)
         left = await bash(session, "cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
         assert "sleep 4321" not in left
         assert "sleep 9321" in left
+        assert "sleep 9322" in left
 
 
 @pytest.mark.needs("bubblewrap", "root")
