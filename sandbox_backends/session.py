@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
 
+from sandbox_backends.answers import MAX_ROW_BYTES, UNREADABLE, Listing, exec_result, file_stat
+from sandbox_backends.background import RunningProcess
+from sandbox_backends.checks import check_exec, check_path
 from sandbox_backends.contract import (
     MAX_READ_BYTES,
-    DirEntry,
     DirListing,
     ExecRequest,
     ExecResult,
     FileStat,
     OnOutput,
     Outcome,
-    OutputChunk,
     Root,
     StreamName,
 )
@@ -33,16 +32,12 @@ from sandbox_backends.errors import (
     SandboxLostError,
 )
 from sandbox_backends.link import Call, Link, Meta
-from sandbox_backends.link import field as checked
+from sandbox_backends.link import field as checked_field
 from sandbox_backends.runner import wire
 from sandbox_backends.seccomp import build_filter
 
 GRACE_S = 10.0
 """How much longer than a command's own time limit its answer is awaited before the sandbox counts as lost."""
-RING_BYTES = 1 << 20
-MAX_OUTPUT_BYTES = 16 << 20
-MAX_ROW_BYTES = 4096
-"""Of one entry of a directory, as it is sent: a name of 255 bytes may take six times as much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +135,7 @@ class RunnerSession:
             if feeder is not None:
                 feeder.cancel()
         try:
-            result = _result(meta, {name: stream.value() for name, stream in kept.items()})
+            result = exec_result(meta, {name: stream.value() for name, stream in kept.items()})
         except ProtocolError:
             self._link.close()
             raise
@@ -156,7 +151,7 @@ class RunnerSession:
         call = self._begin_exec(request, process.receive, True, open_stdin=True)
         try:
             await self._link.stdin(call, b"", False)  # answered as soon as it has begun, or could not
-            process.attach(call, request.timeout_s)
+            process.attach(call, None if request.timeout_s is None else request.timeout_s + self._place.grace_s)
             await process.feed(request.stdin or b"")
         except asyncio.CancelledError:
             self._link.signal(call, signal.SIGKILL)
@@ -169,7 +164,7 @@ class RunnerSession:
         parts: list[bytes] = []
         await self._link.call(
             wire.READ,
-            {"path": _path(path), "offset": offset, "limit": max_bytes},
+            {"path": check_path(path), "offset": offset, "limit": max_bytes},
             sink=lambda _, data: parts.append(data),
             budget=max_bytes,
         )
@@ -179,7 +174,7 @@ class RunnerSession:
         if mode is not None and not 0 <= mode <= 0o777:
             raise InvalidRequestError(f"write_file mode must be permission bits between 0 and 0o777, not {mode:#o}")
         first, rest = data[: wire.CHUNK], data[wire.CHUNK :]
-        call = self._link.begin(wire.WRITE, {"path": _path(path), "mode": mode, "eof": not rest}, first)
+        call = self._link.begin(wire.WRITE, {"path": check_path(path), "mode": mode, "eof": not rest}, first)
         try:
             for at in range(0, len(rest), wire.CHUNK):
                 if call.done.done():
@@ -192,18 +187,18 @@ class RunnerSession:
             raise
 
     async def list_dir(self, path: str = ".") -> DirListing:
-        listing = _Listing()
+        listing = Listing()
         budget = wire.MAX_ENTRIES * MAX_ROW_BYTES
-        meta = await self._link.call(wire.LIST, {"path": _path(path)}, sink=listing.receive, budget=budget)
+        meta = await self._link.call(wire.LIST, {"path": check_path(path)}, sink=listing.receive, budget=budget)
         if listing.partial:
             raise self._distrust("half a directory entry")
-        return DirListing(entries=tuple(listing.entries), truncated=checked(meta, "truncated", bool))
+        return DirListing(entries=tuple(listing.entries), truncated=checked_field(meta, "truncated", bool))
 
     async def stat(self, path: str) -> FileStat:
-        meta = await self._link.call(wire.STAT, {"path": _path(path)})
+        meta = await self._link.call(wire.STAT, {"path": check_path(path)})
         try:
-            return _stat(meta["stat"])
-        except (ValueError, TypeError, LookupError, OverflowError) as error:
+            return file_stat(meta["stat"])
+        except UNREADABLE as error:
             raise self._distrust("a file description that cannot be read") from error
 
     def _distrust(self, what: str) -> ProtocolError:
@@ -211,7 +206,7 @@ class RunnerSession:
         return ProtocolError(f"the sandbox's runner sent {what}")
 
     def _begin_exec(self, request: ExecRequest, sink: OnOutput, streaming: bool, open_stdin: bool = False) -> Call:
-        _check(request)
+        check_exec(request)
         meta: Meta = {
             "argv": list(request.argv),
             "cwd": request.cwd or "",
@@ -240,173 +235,3 @@ class RunnerSession:
                 return  # the command's own result says so
 
         return asyncio.create_task(feed())
-
-
-class RunningProcess:
-    """``BackgroundProcess``: output in a ring of the last megabyte."""
-
-    def __init__(self, link: Link, session: str) -> None:
-        self._link = link
-        self._session = session
-        self._call: Call | None = None
-        self._ring = bytearray()
-        self._start = 0
-        self._ended: asyncio.Task[ExecResult] | None = None
-        self._writing = asyncio.Lock()
-        self._feeder: asyncio.Task[None] | None = None
-        self.id = ""
-
-    def attach(self, call: Call, timeout_s: float | None) -> None:
-        self._call = call
-        self.id = f"{self._session}.{call.request}"
-        self._ended = asyncio.create_task(self._result(None if timeout_s is None else timeout_s + GRACE_S))
-
-    def receive(self, _stream: StreamName, data: bytes) -> None:
-        self._ring += data
-        extra = len(self._ring) - RING_BYTES
-        if extra > RING_BYTES // 4:
-            del self._ring[:extra]
-            self._start += extra
-
-    async def _result(self, within_s: float | None) -> ExecResult:
-        try:
-            assert self._call is not None
-            return _result(await self._link.result(self._call, within_s), {})
-        except SandboxLostError:
-            self._link.close()
-            return ExecResult(outcome=Outcome.LOST, exit_code=None)
-
-    def poll(self, since: int = 0) -> OutputChunk:
-        assert self._ended is not None
-        at = min(max(since, self._start), self._start + len(self._ring))
-        return OutputChunk(
-            data=bytes(self._ring[at - self._start :]),
-            next=self._start + len(self._ring),
-            dropped_bytes=max(0, self._start - since),
-            result=self._ended.result() if self._ended.done() else None,
-        )
-
-    async def feed(self, data: bytes) -> None:
-        """Write in the background, ahead of whatever is written later; a process may never read it."""
-
-        async def write() -> None:
-            try:
-                await self.write(data)
-            except SandboxError:
-                return  # what became of the process says so
-
-        if data:
-            self._feeder = asyncio.create_task(write())
-            await asyncio.sleep(0)  # for it to be the first in line
-
-    async def write(self, data: bytes, *, eof: bool = False) -> None:
-        """Raises FileError ``io`` when the process no longer reads, SandboxLostError."""
-        assert self._call is not None
-        async with self._writing:
-            for at in range(0, len(data) or 1, wire.CHUNK):
-                last = at + wire.CHUNK >= len(data)
-                if not await self._link.stdin(self._call, data[at : at + wire.CHUNK], eof and last):
-                    raise FileError("io", "the process no longer reads its input")
-
-    async def signal(self, number: int) -> None:
-        if self._call is not None:
-            self._link.signal(self._call, number)
-
-    async def wait(self, timeout_s: float | None = None) -> ExecResult | None:
-        assert self._ended is not None
-        done, _ = await asyncio.wait({self._ended}, timeout=timeout_s)
-        return self._ended.result() if done else None
-
-
-class _Listing:
-    """Takes a directory listing as it comes, one entry a line, and believes no line before it has read it."""
-
-    def __init__(self) -> None:
-        self.entries: list[DirEntry] = []
-        self.partial = b""
-
-    def receive(self, _stream: StreamName, data: bytes) -> None:
-        *lines, self.partial = (self.partial + data).split(b"\n")
-        if len(self.partial) > MAX_ROW_BYTES or len(self.entries) + len(lines) > wire.MAX_ENTRIES:
-            raise ProtocolError("the sandbox's runner sent a directory listing that is too large")
-        for line in lines:
-            try:
-                if len(line) > MAX_ROW_BYTES:
-                    raise ValueError("too long")
-                row = json.loads(line)
-                self.entries.append(DirEntry(name=_name(row[0]), stat=_stat(row[1:])))
-            except (ValueError, TypeError, LookupError, OverflowError, RecursionError) as error:
-                raise ProtocolError("the sandbox's runner sent a directory entry that cannot be read") from error
-
-
-def _check(request: ExecRequest) -> None:
-    """Raise InvalidRequestError for what no place could carry out, before anything is sent."""
-    env = request.env or {}
-    if not request.argv or not request.argv[0]:
-        raise InvalidRequestError("argv is empty: give at least the program to run")
-    for text in (*request.argv, *env, *env.values(), request.cwd or ""):
-        if not isinstance(text, str):
-            raise InvalidRequestError(f"argv, environment and cwd are text, not {type(text).__name__}")
-        if "\0" in text:
-            raise InvalidRequestError(f"{text[:80]!r} holds a NUL byte, which no program can be given")
-        if not _encodes(text):
-            raise InvalidRequestError(f"{text[:80]!r} holds half a character, which no program can be given")
-    for name in env:
-        if not name or "=" in name:
-            raise InvalidRequestError(f"{name[:80]!r} cannot name an environment variable")
-    if request.timeout_s is not None and not request.timeout_s > 0:
-        raise InvalidRequestError(f"timeout_s must be above 0, not {request.timeout_s}")
-    if not 0 <= request.max_output_bytes <= MAX_OUTPUT_BYTES:
-        raise InvalidRequestError(f"max_output_bytes must be 0 to {MAX_OUTPUT_BYTES}, not {request.max_output_bytes}")
-
-
-def _encodes(text: str) -> bool:
-    try:
-        text.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _path(path: str) -> str:
-    if not isinstance(path, str):
-        raise InvalidRequestError(f"a path is text, not {type(path).__name__}")
-    if len(path) > 65536:
-        raise FileError("too_long", f"a path of {len(path)} characters is too long")
-    if not _encodes(path):
-        raise FileError("invalid", f"{path!r}: a path cannot hold half a character")
-    return path
-
-
-def _name(name: Any) -> str:
-    if not isinstance(name, str) or name in ("", ".", "..") or "/" in name or "\0" in name or len(name) > 1024:
-        raise ValueError("not a file name")
-    return name
-
-
-def _stat(row: Any) -> FileStat:
-    kind, size, mode, mtime = row
-    if kind not in ("file", "directory", "symlink", "other") or type(size) is not int or type(mode) is not int:
-        raise ValueError("not a file description")
-    if not 0 <= size < 2**63 or type(mtime) not in (int, float) or not abs(mtime) < 2**63:
-        raise ValueError("not a file description")
-    return FileStat(kind=kind, size_bytes=size, mode=mode & 0o7777, mtime_s=float(mtime))
-
-
-def _result(meta: Meta, streams: Mapping[str, bytes]) -> ExecResult:
-    try:
-        outcome = Outcome(checked(meta, "outcome", str))
-    except ValueError:
-        raise ProtocolError("the sandbox's runner sent an outcome that is not known") from None
-    code = None if meta.get("code") is None else checked(meta, "code", int, -128, 255)
-    if (code is None) != (outcome not in (Outcome.EXITED, Outcome.SIGNALED)):
-        raise ProtocolError("the sandbox's runner sent an outcome without its exit status")
-    return ExecResult(
-        outcome=outcome,
-        exit_code=cast("int | None", code),
-        stdout=streams.get("stdout", b""),
-        stderr=streams.get("stderr", b""),
-        dropped_bytes=checked(meta, "dropped", int, 0),
-        duration_s=checked(meta, "duration", float, 0),
-        detached=checked(meta, "detached", bool),
-    )
