@@ -48,8 +48,6 @@ class Command:
     def start(self, argv: List[str], env: Mapping[str, str], want_stdin: bool, merge: bool) -> None:
         """Spawn; the caller has made the working directory current. Raises OSError as execve does."""
         reads, writes = [], []
-        devnull = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        writes.append(devnull)
         try:
             for _ in range(1 if merge else 2):
                 r, w = os.pipe()
@@ -59,9 +57,11 @@ class Command:
                 r, self.stdin = os.pipe()
                 writes.append(r)
             actions = [
-                (os.POSIX_SPAWN_DUP2, writes[-1] if want_stdin else devnull, 0),
-                (os.POSIX_SPAWN_DUP2, writes[1], 1),
-                (os.POSIX_SPAWN_DUP2, writes[1 if merge else 2], 2),
+                (os.POSIX_SPAWN_DUP2, writes[-1], 0)
+                if want_stdin
+                else (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_DUP2, writes[0], 1),
+                (os.POSIX_SPAWN_DUP2, writes[0 if merge else 1], 2),
             ]
             self.pid = os.posix_spawn(
                 find_program(argv[0], env.get("PATH", DEFAULT_PATH)),

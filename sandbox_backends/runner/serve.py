@@ -318,8 +318,8 @@ class Runner:
             self.selector.unregister(fd)
             os.close(fd)
             del command.outputs[fd]
-            if not command.outputs and command.status is not None and command.request in self.commands:
-                self.finish(command)
+            if not command.outputs and command.request in self.commands:
+                self.look_for_end(command)
             return False
         if command.kept is None:
             pass  # the command has ended: a background child's output is read and thrown away
@@ -328,6 +328,16 @@ class Runner:
         else:
             command.kept[command.outputs[fd]].feed(chunk)
         return True
+
+    def look_for_end(self, command: Command) -> None:
+        """Answer for a command whose pipes are closed, if it has ended: mostly it has, just before SIGCHLD says so."""
+        if command.status is None:
+            pid, status = os.waitpid(command.pid, os.WNOHANG)
+            if not pid:
+                return
+            del self.leaders[pid]
+            command.status = status
+        self.finish(command)
 
     def drain(self, command: Command) -> None:
         """Take what the command wrote before it ended; a background child that floods is not followed for ever."""
