@@ -7,7 +7,7 @@ READY := .venv/.ready
 .PHONY: help demo test check bench soak clean
 
 help:
-	@echo 'make demo    each sandbox that works here, shown at work (no model, no key)'
+	@echo 'make demo    the strongest sandbox that works here, shown at work (no model, no key)'
 	@echo 'make test    the tests; what this machine lacks is skipped with its reason'
 	@echo 'make check   lint, format, types, import contracts'
 	@echo 'make bench   what the sandboxes cost, measured here'

@@ -293,4 +293,4 @@ class BackendSettings:
     docker_runtime: str | None = None
     """An OCI runtime that the engine knows, such as ``runsc``."""
     on_refusal: Callable[[str, str], None] | None = None
-    """``(session, sentence)``: called when the egress proxy refuses a connection."""
+    """``(session, sentence)``: called when the egress proxy refuses a connection, or cannot make it."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+LOOPBACK = ("127.", "localhost", "::1", "[::1]")
 HARD_HOME = "/home/agent"
 """HOME in every place that has a file system of its own."""
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -59,8 +60,11 @@ def with_own_home(base: Mapping[str, str], home: str) -> dict[str, str]:
     }
 
 
-def of_hard_place(home: str, proxy: str | None) -> dict[str, str]:
-    """What a command in bubblewrap or docker gets. ``proxy`` is the URL of the egress bridge inside, if any."""
+def of_hard_place(home: str, proxy: str | None, allow: Sequence[str] = ()) -> dict[str, str]:
+    """What a command in bubblewrap or docker gets. ``proxy`` is the URL of the egress bridge inside, if any.
+
+    Loopback is the sandbox's own, unless ``allow`` lists it: then the host's is meant, and asked for by the proxy.
+    """
     env = {
         "PATH": f"{home}/.local/bin:{SYSTEM_PATH}",
         "HOME": home,
@@ -74,5 +78,6 @@ def of_hard_place(home: str, proxy: str | None) -> dict[str, str]:
     if proxy is not None:
         for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
             env[name] = env[name.lower()] = proxy
-        env["NO_PROXY"] = env["no_proxy"] = "localhost,127.0.0.1,::1"
+        if not any(entry.startswith(LOOPBACK) for entry in allow):
+            env["NO_PROXY"] = env["no_proxy"] = "localhost,127.0.0.1,::1"
     return env

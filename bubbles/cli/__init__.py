@@ -10,7 +10,7 @@ from typer.exceptions import TyperException
 
 from bubbles import __version__
 from bubbles.cli import demo, sandbox
-from bubbles.cli.report import complain
+from bubbles.cli.report import HELP, complain
 from bubbles.errors import BubblesError
 
 app = typer.Typer(
@@ -20,6 +20,7 @@ app = typer.Typer(
     add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings=HELP,
 )
 app.add_typer(sandbox.app, name="sandbox")
 app.command("demo")(demo.demo)
@@ -72,12 +73,21 @@ def main() -> int:
     except typer.Abort:
         return 130
     except TyperException as error:
-        path = getattr(getattr(error, "ctx", None), "command_path", "bubbles")
-        complain(f"{error.format_message().rstrip('.')}: see '{path} --help'.")
-        return error.exit_code
+        return _usage(error)
     return status if isinstance(status, int) else 0
 
 
 def _discard_output() -> None:
     """So that flushing at exit does not fail a second time."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _usage(error: TyperException) -> int:
+    """A command without its words gets its help; any other misuse one sentence."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        print(error.format_message(), file=sys.stderr)
+        return 2
+    path = getattr(getattr(error, "ctx", None), "command_path", "bubbles")
+    said = error.format_message().replace("Value error, ", "").rstrip(".")
+    complain(f"{said}: see '{path} --help'.")
+    return error.exit_code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -75,12 +76,17 @@ async def _demo(shop: Workshop, project: Path) -> int:
         await session.write_file("notes.txt", b"written by a file tool\n")
         await _step(session, "Files, in both directions", "cat notes.txt; echo 'written by a command' > answer.txt; ls")
         print(f"  on the host: {(project / 'answer.txt').read_text().strip()}\n")
-        await _step(session, "The network", f"python3 -c '{DIAL}'")
+        await _step(session, "The network (there is none)", f"python3 -c '{DIAL}'")
         home = shop.settings.person_home
-        await _step(session, "Your home and your processes", f"ls -A {home} | head -3; ls /proc | grep -c '^[0-9]'")
+        await _step(
+            session,
+            "Your home (not there) and the number of processes it sees",
+            f"ls -A {home} | head -3; ls /proc | grep -c '^[0-9]'",
+        )
         await _step(session, "Who it is", "id; echo HOME=$HOME")
     await _doctor(shop, backend.name)
-    print("\nMore: 'bubbles sandbox exec -- CMD', 'bubbles sandbox doctor -v'.")
+    program = "bubbles" if shutil.which("bubbles", path=shop.settings.host_env.get("PATH")) else ".venv/bin/bubbles"
+    print(f"\nMore: '{program} sandbox exec -b {backend.name} -- CMD', '{program} sandbox doctor -v'.")
     return 0 if passed else 1
 
 
@@ -102,8 +108,8 @@ async def _step(session: SandboxSession, title: str, script: str) -> bool:
     from sandbox_backends.contract import ExecRequest
 
     print(styled(f"{title}", "bold"))
-    for line in script.splitlines():
-        print(styled(f"  $ {line}", "dim"))
+    for number, line in enumerate(script.splitlines()):
+        print(styled(f"  {'>' if number else '$'} {line}", "dim"))
     argv = ("/bin/bash", "--noprofile", "--norc", "-c", script)
     result = await session.exec(ExecRequest(argv=argv, timeout_s=60, merge_stderr=True))
     lines = result.stdout.decode("utf-8", "replace").rstrip().splitlines()

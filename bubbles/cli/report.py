@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+HELP = {"help_option_names": ["-h", "--help"]}
+"""Context settings of every group of commands."""
 STYLES = {"red": "31", "green": "32", "yellow": "33", "dim": "2", "bold": "1"}
 
 

@@ -12,15 +12,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bubbles.cli.doctor import doctor
-from bubbles.cli.report import complain, print_json, print_table, run, size, spinner, styled
+from bubbles.cli.report import HELP, complain, print_json, print_table, run, size, spinner, styled
 from bubbles.errors import BubblesError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from bubbles.app import Workshop
+    from bubbles.config.schema import Settings
     from sandbox_backends.contract import ExecResult, SandboxSpec, StreamName
 
-app = typer.Typer(help="Run commands in a sandbox; no model and no key needed.", no_args_is_help=True)
-image = typer.Typer(help="The image that docker sandboxes run from.", no_args_is_help=True)
+app = typer.Typer(
+    help="Run commands in a sandbox; no model and no key needed.", no_args_is_help=True, context_settings=HELP
+)
+image = typer.Typer(help="The image that docker sandboxes run from.", no_args_is_help=True, context_settings=HELP)
 app.add_typer(image, name="image")
 app.command("doctor")(doctor)
 
@@ -55,7 +60,13 @@ def _seconds(text: str | float) -> float:
 
 Backend = Annotated[
     str | None,
-    typer.Option("--backend", "-b", help="local, local_isolated, bubblewrap or docker.", show_default="as configured"),
+    typer.Option(
+        "--backend",
+        "-b",
+        metavar="B",
+        help="local, local_isolated, bubblewrap or docker.",
+        show_default="as configured",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
@@ -69,11 +80,18 @@ def exec_(
     backend: Backend = None,
     session: Annotated[
         str | None,
-        typer.Option("--session", "-s", help="Keep the HOME of this session.", show_default="a throw-away HOME"),
+        typer.Option(
+            "--session", "-s", metavar="NAME", help="Keep the HOME of this session.", show_default="a throw-away HOME"
+        ),
     ] = None,
     root: Annotated[
         list[Path] | None,
-        typer.Option("--root", help="Directory to show, writable; may be repeated.", show_default="current directory"),
+        typer.Option(
+            "--root",
+            metavar="DIR",
+            help="Directory to show, writable; may be repeated.",
+            show_default="current directory",
+        ),
     ] = None,
     network: Annotated[
         NetworkChoice | None,
@@ -81,13 +99,17 @@ def exec_(
     ] = None,
     allow: Annotated[
         list[str] | None,
-        typer.Option("--allow", help="Host, host:port, *.host, address or range; implies --network allowlist."),
+        typer.Option(
+            "--allow", metavar="HOST", help="Host, host:port, *.host, address or range; implies --network allowlist."
+        ),
     ] = None,
     timeout: Annotated[
         float,
         typer.Option("--timeout", parser=_seconds, metavar="S", help="Seconds after which all of it is ended."),
     ] = DEFAULT_TIMEOUT_S,
-    interactive: Annotated[bool, typer.Option("--stdin", "-i", help="Pass standard input on, up to 64 MB.")] = False,
+    interactive: Annotated[
+        bool, typer.Option("--stdin", "-i", help="Pass standard input on: read to its end first.")
+    ] = False,
 ) -> int:
     """Run CMD in a sandbox; its exit status is this command's too (124: time limit, 137: memory limit)."""
     from bubbles.app import workshop
@@ -109,11 +131,24 @@ def exec_(
             network=network.value if network else None,
             allow=tuple(allow or ()),
         )
+        for warning in _of_local(settings, backend, session):
+            complain(warning)
         for shown in spec.roots:
             if (real := os.path.realpath(shown.path)) != os.path.abspath(shown.path):
                 complain(f"{shown.path} leads through a link: {real} is shown.")
         stdin = _read_stdin() if interactive else None
         return run(_exec(shop, backend, spec, tuple(command), timeout, stdin))
+
+
+def _of_local(settings: Settings, backend: str | None, session: str | None) -> Iterator[str]:
+    """What somebody who did not choose the weakest sandbox should know of it."""
+    chosen = settings.tools.sandbox
+    if (backend or chosen.backend) != "local":
+        return
+    if backend is None and "backend" not in chosen.model_fields_set:
+        yield "local is no boundary: take -b bubblewrap or docker, or set tools.sandbox.backend (to local, if meant)."
+    if session is not None:
+        yield "local runs with your own HOME: --session keeps no other one there."
 
 
 def _absolute(paths: list[Path]) -> tuple[Path, ...]:
@@ -126,6 +161,8 @@ def _absolute(paths: list[Path]) -> tuple[Path, ...]:
 def _read_stdin() -> bytes:
     if sys.stdin is None:
         return b""
+    if sys.stdin.isatty():
+        complain("reading standard input to its end (Ctrl-D); there is no terminal inside.")
     data = sys.stdin.buffer.read(MAX_STDIN_BYTES + 1)
     if len(data) > MAX_STDIN_BYTES:
         raise typer.BadParameter("standard input is over 64 MB: put it into a file under the root.")

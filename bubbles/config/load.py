@@ -72,7 +72,7 @@ def _read(path: Path) -> Tree:
     except OSError as error:
         raise ConfigError(f"{path} cannot be read ({error.strerror}): give its owner read permission.") from error
     try:
-        tree = json.loads(text) if text.strip() else {}
+        tree = json.loads(text)
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         raise ConfigError(f"{path} is not valid JSON at {where} ({error.msg}): correct it there.") from error

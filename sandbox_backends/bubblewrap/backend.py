@@ -143,7 +143,7 @@ class BubblewrapBackend:
             yield runner
 
     def _env(self, spec: SandboxSpec, bridge: tuple[str, ...]) -> Mapping[str, str]:
-        env = of_hard_place(HOME, PROXY_URL if bridge else None)
+        env = of_hard_place(HOME, PROXY_URL if bridge else None, spec.allow)
         tools = [str(path) for tool in self._settings.tool_dirs for path in (tool / "bin", tool)]
         first, _, rest = env["PATH"].partition(":")
         return {**env, "PATH": ":".join((first, *tools, rest)), **spec.env}

@@ -100,7 +100,7 @@ class DockerBackend:
                 egress(spec, plan.link, INSIDE_LINK, self._on_refusal(spec.session)) as bridge,
                 running(self._engine, plan) as container,
             ):
-                env = {**image, **of_hard_place(HOME, PROXY_URL if bridge else None)}
+                env = {**image, **of_hard_place(HOME, PROXY_URL if bridge else None, spec.allow)}
                 env["PATH"] = f"{HOME}/.local/bin:{image.get('PATH', SYSTEM_PATH)}"
                 place = Place(
                     id=ident,

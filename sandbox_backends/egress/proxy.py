@@ -57,6 +57,8 @@ class _RefusedError(AnswerError):
     """The list says no. The person hears of it, and the client unless it already talks to the server."""
 
 
+_UNREACHABLE = (502, 504)
+"""Told too: a client that asked by CONNECT shows the number alone."""
 _TELL_AT_ONCE = 50
 """Refusals told in a burst; then one a second."""
 
@@ -139,7 +141,7 @@ class EgressProxy:
         except* (OSError, EOFError):
             pass  # a side went away or fell silent: nobody is left to tell
         for answer in answers:
-            if isinstance(answer, _RefusedError):
+            if isinstance(answer, _RefusedError) or answer.status in _UNREACHABLE:
                 self._tell(answer.sentence)
         if answers and not client.written:
             await client.say(answers[0])

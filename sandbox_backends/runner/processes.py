@@ -112,6 +112,13 @@ def find_program(name: str, path: str) -> str:
     raise FileNotFoundError(errno.ENOENT, "command not found", name)
 
 
+def leads_nowhere(program: str) -> str:
+    """Words for a program that is a link to what is not there, as a virtual environment's is to a hidden Python."""
+    if "/" in program and os.path.islink(program) and not os.path.exists(program):
+        return " (it leads to %s, which is not shown here)" % os.path.realpath(program)
+    return ""
+
+
 def refuse_leased(program: str) -> None:
     """Raise for a program that another process holds a lease on: execve would wait for it, and everybody with it."""
     try:

@@ -26,6 +26,7 @@ from .processes import (
     end_tree,
     end_unmarked,
     expose,
+    leads_nowhere,
     process_table,
     reap_now,
     send_signal,
@@ -278,7 +279,7 @@ class Runner:
                 self.make_room()
                 command.start(argv, env, meta["stdin"], meta["merge"])
         except OSError as error:
-            text = "bubbles: cannot run %s: %s\n" % (argv[0], error.strerror)
+            text = "bubbles: cannot run %s: %s%s\n" % (argv[0], error.strerror, leads_nowhere(argv[0]))
             self.send(wire.OUT, request, {"stream": "stderr"}, text.encode("utf-8", "surrogateescape"))
             code = NOT_STARTED.get(error.errno or 0, 126)
             done = {"outcome": "exited", "code": code, "dropped": 0, "detached": False, "duration": 0.0}
