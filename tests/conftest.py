@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,9 @@ PROVEN = pytest.StashKey[set[str]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Under nohup, or in the background of a script, these are ignored, and so they would be in all that tests start.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     config.stash[PROVEN] = set()
     if unknown := required() - CHECKS.keys():
         raise pytest.UsageError(f"BUBBLES_REQUIRE names {', '.join(sorted(unknown))}; known are {', '.join(CHECKS)}")

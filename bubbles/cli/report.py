@@ -62,7 +62,8 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         task = asyncio.ensure_future(work)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, task.cancel)
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup means it
+                loop.add_signal_handler(number, task.cancel)
         return await task
 
     try:

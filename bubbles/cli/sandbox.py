@@ -16,7 +16,7 @@ from bubbles.cli.report import HELP, complain, print_json, print_table, run, siz
 from bubbles.errors import BubblesError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from bubbles.app import Workshop
     from bubbles.config.schema import Settings
@@ -115,14 +115,7 @@ def exec_(
     from bubbles.app import workshop
     from bubbles.config.load import load_settings
 
-    said: set[str] = set()
-
-    def refused(_: str, sentence: str) -> None:
-        if sentence not in said and len(said) < MAX_REFUSALS:
-            said.add(sentence)
-            complain(sentence)
-
-    with workshop(settings := load_settings(), refused) as shop:
+    with workshop(settings := load_settings(), _once_each()) as shop:
         for warning in settings.warnings:
             complain(warning)
         spec = shop.spec(
@@ -138,6 +131,18 @@ def exec_(
                 complain(f"{shown.path} leads through a link: {real} is shown.")
         stdin = _read_stdin() if interactive else None
         return run(_exec(shop, backend, spec, tuple(command), timeout, stdin))
+
+
+def _once_each() -> Callable[[str, str], None]:
+    """Say each refusal of the egress proxy once, and not too many: a command may try a thousand hosts."""
+    said: set[str] = set()
+
+    def refused(_: str, sentence: str) -> None:
+        if sentence not in said and len(said) < MAX_REFUSALS:
+            said.add(sentence)
+            complain(sentence)
+
+    return refused
 
 
 def _of_local(settings: Settings, backend: str | None, session: str | None) -> Iterator[str]:
