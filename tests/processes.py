@@ -35,7 +35,14 @@ def runner_of(name: str, session: SandboxSession, controller: int | None = None)
 def runners(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
     """A command that is just being started looks like the runner that starts it, so children of one are left out."""
     found = {one.pid: one for one in processes if _looks_like_a_runner(one)}
-    return [one for one in found.values() if one.ppid() not in found]
+    return [one for one in found.values() if _parent(one) not in found]
+
+
+def _parent(process: psutil.Process) -> int | None:
+    try:
+        return int(process.ppid())
+    except psutil.NoSuchProcess:
+        return None
 
 
 def _looks_like_a_runner(process: psutil.Process) -> bool:
@@ -59,7 +66,14 @@ def named(pids: Iterable[int], name: str) -> list[int]:
 
 def alive(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
     """Those that still run; a number that was given to another process since does not count."""
-    return [one for one in processes if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
+    return [one for one in processes if _runs(one)]
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:  # it ended between the two looks
+        return False
 
 
 async def comes_true(condition: Callable[[], bool], within_s: float = 5.0) -> bool:
