@@ -75,5 +75,6 @@ class Holding:
         if not names:
             return ()
         why = "No control groups can be used here" if os.geteuid() == 0 else "An ordinary user has no control groups"
-        each = f" (each process may use {ceilings.memory_bytes >> 20} MiB)" if "memory" in names else ""
+        private = f"each process may use {ceilings.memory_bytes >> 20} MiB of its own; what it shares is not counted"
+        each = f" ({private})" if "memory" in names else ""
         return (f"{why}, so nothing bounds the {' and the '.join(names)} of a session as a whole{each}.",)

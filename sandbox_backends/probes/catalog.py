@@ -166,7 +166,7 @@ _LIMITS = _group(
     (
         65,
         "memory-one",
-        "--yy",
+        "--ry",
         "take memory past the limit that was set, in one process",
         "One program could push others out of memory.",
     ),
