@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bubbles.bus import Origin
 from bubbles.config.schema import Settings
+from bubbles.controller.approvals.broker import ApprovalBroker
+from bubbles.controller.approvals.contract import Approver
+from bubbles.controller.contract import Workplace
+from bubbles.controller.controller import Controller
+from bubbles.controller.policy.contract import Mode
+from bubbles.controller.redaction import Redactor
+from bubbles.controller.rulefiles import RuleShelf, rule_layers
 from bubbles.controller.sandboxes import Sandboxes
+from bubbles.controller.timeline.writing import Timeline
 from bubbles.errors import BubblesError
-from sandbox_backends.contract import BackendSettings, Limits, Network, Root, SandboxBackend, SandboxSpec
+from sandbox_backends.contract import BackendSettings, Enforces, Limits, Network, Root, SandboxBackend, SandboxSpec
+from sandbox_backends.environment import HARD_HOME
 from sandbox_backends.inventory import reap
-from sandbox_backends.owner import Owner, check_key
+from sandbox_backends.owner import Owner, check_key, owner_alive
 from sandbox_backends.registry import create_backend
 
 SESSION_HOMES = "session_homes"
+NO_HOME = "/nonexistent"
+"""Stands for a throw-away home, whose place is not known before its sandbox opens."""
 OnRefusal = Callable[[str, str], None]
 
 
@@ -64,6 +76,18 @@ class Workshop:
             limits=Limits(**chosen.limits.model_dump()),
         )
 
+    def workplace(self, spec: SandboxSpec, backend: str | None = None) -> Workplace:
+        """Where the commands of ``spec``'s session run, as the gate must know it."""
+        chosen = self.backend(backend)
+        session = None if spec.home is None else spec.session
+        return Workplace(
+            backend=chosen.name,
+            spec=spec,
+            enforces=chosen.enforces,
+            home=home_inside(self.settings, chosen.name, chosen.enforces, session),
+            person_home=str(self.settings.person_home),
+        ).with_git_settings()
+
     def home(self, session: str) -> Path:
         """Where the HOME of a session persists (SBX-03)."""
         return self.settings.data_dir / SESSION_HOMES / check_key(session)
@@ -81,6 +105,43 @@ def backend_settings(settings: Settings, on_refusal: OnRefusal | None = None) ->
         docker_runtime=chosen.docker.runtime,
         on_refusal=on_refusal,
     )
+
+
+def enforced(settings: Settings, backend: str) -> Enforces:
+    """What the sandbox of this name holds on this host. Raises InvalidSpecError for an unknown name."""
+    if backend == "local":
+        return Enforces.NOTHING
+    with workshop(settings) as shop:
+        return shop.backend(backend).enforces
+
+
+def home_inside(settings: Settings, backend: str, holds: Enforces, session: str | None) -> str:
+    """HOME of a session's commands, as they see it (SBX-03)."""
+    if Enforces.FILESYSTEM in holds:
+        return HARD_HOME
+    if backend == "local":
+        return str(settings.person_home)
+    return NO_HOME if session is None else str(settings.data_dir / SESSION_HOMES / session)
+
+
+@asynccontextmanager
+async def gate(shop: Workshop, approver_for: Callable[[Origin], Approver | None]) -> AsyncIterator[Controller]:
+    """The gate over this workshop's sandboxes; leaving it closes them.
+
+    ``approver_for`` gives the way to the person behind an origin, or None if there is none.
+    """
+    settings = shop.settings
+    timeline = Timeline(settings.data_dir, Redactor.of_environment(settings.host_env), owner=shop.owner.id)
+    await timeline.close_lost(lambda owner: owner_alive(settings.data_dir, owner))
+    shelf = RuleShelf(lambda session: rule_layers(settings, session))
+    async with shop.sandboxes() as sandboxes:
+        yield Controller(
+            sandboxes=sandboxes,
+            rulebook=lambda session: shelf.rulebook(session).rulebook,
+            broker=ApprovalBroker(approver_for, timeout_s=settings.tools.approvals.timeout_s),
+            timeline=timeline,
+            mode=Mode(settings.tools.approvals.mode),
+        )
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import typer
 from typer.exceptions import TyperException
 
 from bubbles import __version__
-from bubbles.cli import demo, sandbox
+from bubbles.cli import demo, rules, sandbox, status, timeline
 from bubbles.cli.report import HELP, complain
 from bubbles.errors import BubblesError
 
@@ -23,6 +23,9 @@ app = typer.Typer(
     context_settings=HELP,
 )
 app.add_typer(sandbox.app, name="sandbox")
+app.add_typer(rules.app, name="rules")
+app.command("timeline")(timeline.timeline)
+app.command("status")(status.status)
 app.command("demo")(demo.demo)
 
 

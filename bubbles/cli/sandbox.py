@@ -105,6 +105,9 @@ def exec_(
     interactive: Annotated[
         bool, typer.Option("--stdin", "-i", help="Pass standard input on: read to its end first.")
     ] = False,
+    gated: Annotated[
+        bool, typer.Option("--gate", help="Decide on CMD first, as on what a model wants; ask here if need be.")
+    ] = False,
 ) -> int:
     """Run CMD in a sandbox; its exit status is this command's too (124: time limit, 137: memory limit)."""
     from bubbles.app import workshop
@@ -124,8 +127,9 @@ def exec_(
         for shown in spec.roots:
             if (real := os.path.realpath(shown.path)) != os.path.abspath(shown.path):
                 complain(f"{shown.path} leads through a link: {real} is shown.")
-        stdin = _read_stdin() if interactive else None
-        return run(_exec(shop, backend, spec, tuple(command), timeout, stdin))
+        stdin = _read_stdin(gated) if interactive else None
+        work = _exec_gated if gated else _exec
+        return run(work(shop, backend, spec, tuple(command), timeout, stdin))
 
 
 def _once_each() -> Callable[[str, str], None]:
@@ -158,7 +162,9 @@ def _absolute(paths: list[Path]) -> tuple[Path, ...]:
         raise BubblesError(f"The current directory is gone ({error.strerror}): go to one that is there.") from error
 
 
-def _read_stdin() -> bytes:
+def _read_stdin(gated: bool) -> bytes:
+    if gated:
+        raise typer.BadParameter("--gate asks on standard input, so it cannot be passed on with --stdin.")
     if sys.stdin is None:
         return b""
     if sys.stdin.isatty():
@@ -178,17 +184,36 @@ async def _exec(
     chosen = shop.backend(backend)
     await reap(shop.backends, ask_engine=chosen.name == "docker")
 
-    def show(stream: StreamName, data: bytes) -> None:
-        out = sys.stdout if stream == "stdout" else sys.stderr
-        out.buffer.write(data)
-        out.buffer.flush()
-
     async with chosen.open(spec) as session:
         for warning in session.warnings:
             complain(warning)
         request = ExecRequest(argv=argv, timeout_s=timeout_s, stdin=stdin, max_output_bytes=0)
-        result = await session.exec(request, on_output=show)
+        result = await session.exec(request, on_output=_show)
         return _status(result, timeout_s, session.lost)
+
+
+async def _exec_gated(
+    shop: Workshop, backend: str | None, spec: SandboxSpec, argv: tuple[str, ...], timeout_s: float, stdin: bytes | None
+) -> int:
+    """The same by way of the gate. The person at this terminal is the approver."""
+    from bubbles.app import gate
+    from bubbles.bus import Address, Origin
+    from bubbles.controller.approvals.terminal import TerminalApprover
+    from sandbox_backends.contract import ExecRequest
+
+    approver = TerminalApprover()
+    place = shop.workplace(spec, backend)
+    origin = Origin(session_key=spec.session, address=Address(channel="cli", chat_id="terminal"), sender="terminal")
+    async with gate(shop, lambda _: approver) as controller:
+        request = ExecRequest(argv=argv, timeout_s=timeout_s, stdin=stdin, max_output_bytes=0)
+        ran = await controller.exec(request, place, origin, on_output=_show)
+        return _status(ran.result, timeout_s, None)
+
+
+def _show(stream: StreamName, data: bytes) -> None:
+    out = sys.stdout if stream == "stdout" else sys.stderr
+    out.buffer.write(data)
+    out.buffer.flush()
 
 
 def _status(result: ExecResult, timeout_s: float, lost: str | None) -> int:

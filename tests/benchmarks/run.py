@@ -1,4 +1,4 @@
-"""``make bench``: what a sandbox costs, in one run, against what a user would take instead.
+"""``make bench``: what a sandbox and the gate cost, in one run, against what a user would take instead.
 
 Every figure is the median of samples taken in turn with its rivals (A B C A B C …), since the machine is noisy and its
 speed drifts: ratios hold, milliseconds only roughly. Needs Docker with the sandbox image, and bubblewrap; what is
@@ -27,6 +27,7 @@ import psutil
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from sandbox_backends.contract import ExecRequest, SandboxSession
+from tests.benchmarks import decisions
 from tests.places import Bench, make_bench
 
 Work = Callable[[], Awaitable[object]]
@@ -247,6 +248,8 @@ async def measure(rounds: int) -> Table:
                 await bench_idle(table, bench)
             await bench_ready(table, bench, list(sessions), max(5, rounds // 10))
         bench.owner.close()
+        for (name, count), took in decisions.measure(Path(directory) / "decisions", rounds).items():
+            table.add(f"a decision, {name}, {count:,} rules", took, "µs", 200)
     return table
 
 

@@ -1,0 +1,112 @@
+"""``bubbles status``: what is in force, at a glance. Nothing is started, nothing is made on disk."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bubbles.cli.report import print_json, print_table, styled, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from bubbles.config.schema import Settings
+    from bubbles.controller.rulefiles import LoadedRules
+
+LABEL = 11
+"""Width of what stands before each line."""
+
+
+def status(
+    session: Annotated[
+        str | None, typer.Option("--session", "-s", metavar="KEY", help="Also this session's own rules.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+) -> int:
+    """Show the configuration, the sandbox, how approvals are asked for, and which rules are in force.
+
+    Exit status 0, warnings or not.
+    """
+    from bubbles.config.load import load_settings
+    from bubbles.controller.rulefiles import load_rulebook, rule_layers
+
+    settings = load_settings()
+    loaded = load_rulebook(rule_layers(settings, session))
+    if as_json:
+        print_json(_as_json(settings, loaded))
+    else:
+        _show(settings, loaded)
+    return 0
+
+
+def _as_json(settings: Settings, loaded: LoadedRules) -> dict[str, Any]:
+    from bubbles import __version__
+
+    tools = settings.tools
+    config = settings.data_dir / "config.json"
+    return {
+        "version": __version__,
+        "data_dir": str(settings.data_dir),
+        "config": {
+            "file": str(config),
+            "exists": config.exists(),
+            "warnings": [*settings.warnings, *_faults(settings)],
+        },
+        "sandbox": {"backend": tools.sandbox.backend, "network": tools.sandbox.network},
+        "approvals": {"mode": tools.approvals.mode, "timeout_s": tools.approvals.timeout_s},
+        "rules": {
+            "loaded_at": loaded.loaded_at.isoformat(timespec="seconds"),
+            "layers": [
+                {
+                    "layer": str(layer.layer),
+                    "path": layer.path,
+                    "files": len(layer.files),
+                    "rules": layer.count,
+                    "warnings": [str(warning) for warning in layer.warnings],
+                }
+                for layer in reversed(loaded.layers)
+            ],
+        },
+    }
+
+
+def _show(settings: Settings, loaded: LoadedRules) -> None:
+    from bubbles import __version__
+
+    tools = settings.tools
+    config = settings.data_dir / "config.json"
+    _line("version", __version__)
+    _line("data", str(settings.data_dir), "" if settings.data_dir.exists() else "not there yet")
+    _line("config", str(config), "" if config.exists() else "not there: defaults, and what BUBBLES_… variables say")
+    _warn([*settings.warnings, *_faults(settings)])
+    network = tools.sandbox.network or "the backend's own default"
+    _line("sandbox", f"{tools.sandbox.backend}, network: {network}", "'bubbles sandbox doctor' shows what it holds")
+    _line("approvals", f"{tools.approvals.mode}, {tools.approvals.timeout_s:g} s to answer")
+    _line("rules", f"loaded {loaded.loaded_at.astimezone():%Y-%m-%d %H:%M:%S}", "the first layer is the strongest")
+    rows = [
+        (f"  {layer.layer}", str(layer.count), str(len(layer.files)), str(len(layer.warnings)), layer.path)
+        for layer in reversed(loaded.layers)
+    ]
+    print_table(("  LAYER", "RULES", "FILES", "WARNINGS", "PATH"), rows)
+    _warn(str(warning) for warning in loaded.warnings)
+
+
+def _line(label: str, text: str, note: str = "") -> None:
+    more = styled(f"  ({note})", "dim") if note else ""
+    print(f"{styled(label.ljust(LABEL), 'bold')}{visible(text)}{more}")
+
+
+def _warn(warnings: Iterable[str]) -> None:
+    for warning in warnings:
+        print(f"  {styled('warning:', 'yellow')} {visible(warning)}")
+
+
+def _faults(settings: Settings) -> list[str]:
+    """What the settings name that there is not."""
+    from sandbox_backends.registry import backend_names
+
+    chosen, known = settings.tools.sandbox.backend, backend_names()
+    if chosen in known:
+        return []
+    return [f"tools.sandbox.backend is {chosen!r}, which there is not: take one of {', '.join(known)}."]

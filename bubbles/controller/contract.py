@@ -1,0 +1,110 @@
+"""The gate: every command and every file operation of a session passes it. Open this file first.
+
+``Controller`` (``controller.py``) decides outside the sandbox, asks if need be, acts inside, and records. What it was
+asked to run is what it runs, byte for byte, in the directory that it decided on (DEC-12).
+
+GateError (a BubblesError)
+└── DeclinedError          the command was not run: a rule, the blacklist or a person says no, or nobody could be asked
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from bubbles.controller.policy.contract import Context, Decision, Mode
+from bubbles.errors import BubblesError
+from sandbox_backends.contract import Enforces, ExecResult, Network, SandboxSpec
+
+GIT_SETTINGS = {
+    "core.fsmonitor": "false",
+    "core.pager": "cat",
+    "core.sshCommand": "ssh",
+    "gpg.program": "gpg",
+    "gpg.ssh.program": "ssh-keygen",
+    "gpg.x509.program": "gpgsm",
+    "protocol.ext.allow": "never",
+}
+"""Settings by which a repository's own file would have a plain ``git status`` or ``git commit`` start a program of its
+choice. Set by the environment, which outranks every file: the command itself is never changed. Source: git-config(1).
+``diff.external`` and filters have no neutral value (git 2.39 fails on an empty one): they stay (SECURITY.md).
+"""
+
+GIT_ENV = MappingProxyType(
+    {
+        "GIT_CONFIG_COUNT": str(len(GIT_SETTINGS)),
+        **{f"GIT_CONFIG_KEY_{number}": name for number, name in enumerate(GIT_SETTINGS)},
+        **{f"GIT_CONFIG_VALUE_{number}": value for number, value in enumerate(GIT_SETTINGS.values())},
+    }
+)
+
+
+class GateError(BubblesError):
+    """The root of what the gate raises by itself; sandboxes raise ``sandbox_backends.errors.SandboxError``."""
+
+
+class DeclinedError(GateError):
+    """Nothing was run. The message tells the model, or the person at a terminal, why."""
+
+    def __init__(self, told: str, decision: Decision) -> None:
+        super().__init__(told)
+        self.decision = decision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workplace:
+    """Where the commands of one session run: which sandbox, with what demands, and what it holds."""
+
+    backend: str
+    spec: SandboxSpec
+    enforces: Enforces
+    home: str
+    """HOME of the commands, as they see it."""
+    person_home: str
+
+    @property
+    def contained(self) -> bool:
+        return Enforces.FILESYSTEM in self.enforces
+
+    @property
+    def offline(self) -> bool:
+        """Nothing but what the owner listed can be reached."""
+        return Enforces.NETWORK in self.enforces and self.spec.network is not Network.FULL
+
+    @property
+    def network(self) -> str:
+        """As a card says it."""
+        return str(self.spec.network or (Network.NONE if self.offline else Network.FULL))
+
+    def directory(self, cwd: str | None) -> str:
+        """The absolute directory that ``cwd`` of a request means."""
+        return os.path.normpath(os.path.join(self.spec.cwd, cwd or ""))
+
+    def context(self, directory: str, mode: Mode, resolve: Callable[[str], str]) -> Context:
+        """What the decision must know of this place."""
+        return Context(
+            cwd=directory,
+            roots=tuple(str(root.path) for root in self.spec.roots),
+            home=self.home,
+            person_home=self.person_home,
+            contained=self.contained,
+            offline=self.offline,
+            mode=mode,
+            resolve=resolve,
+        )
+
+    def with_git_settings(self) -> Workplace:
+        """The same place; git there does not start what a repository's own settings name."""
+        return replace(self, spec=replace(self.spec, env={**self.spec.env, **GIT_ENV}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Execution:
+    """A command that ran."""
+
+    result: ExecResult
+    decision: Decision
+    reset: str | None
+    """Why the state of an earlier sandbox of the session is gone, the first time it is: to be told to the model."""

@@ -1,0 +1,160 @@
+"""Decide, ask, act, record: the one way from a tool to a sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+
+from bubbles.bus import Origin
+from bubbles.controller.approvals.broker import ApprovalBroker
+from bubbles.controller.approvals.card import command_text
+from bubbles.controller.approvals.contract import Answer, ApprovalCard, Outcome
+from bubbles.controller.contract import DeclinedError, Execution, Workplace
+from bubbles.controller.policy.contract import Command, Decision, Mode, Verdict
+from bubbles.controller.policy.decide import decide
+from bubbles.controller.policy.rules import Rulebook
+from bubbles.controller.sandboxes import Lease, Sandboxes
+from bubbles.controller.timeline.events import Ending, Subject
+from bubbles.controller.timeline.writing import Timeline
+from bubbles.controller.whereabouts import real_path
+from sandbox_backends.contract import (
+    MAX_READ_BYTES,
+    BackgroundProcess,
+    DirListing,
+    ExecRequest,
+    OnOutput,
+)
+from sandbox_backends.errors import SandboxError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """A background process, and the decision that let it start."""
+
+    process: BackgroundProcess
+    decision: Decision
+    reset: str | None
+
+
+class Controller:
+    """All calls belong to one event loop. It keeps nothing of a call: who asks is told with each (B046)."""
+
+    def __init__(
+        self,
+        *,
+        sandboxes: Sandboxes,
+        rulebook: Callable[[str], Rulebook],
+        broker: ApprovalBroker,
+        timeline: Timeline,
+        mode: Mode = Mode.ASK,
+    ) -> None:
+        """``rulebook`` gives the rules in force for a session's key."""
+        self._sandboxes = sandboxes
+        self._rulebook = rulebook
+        self._broker = broker
+        self._timeline = timeline
+        self._mode = mode
+
+    def decide(self, request: ExecRequest, place: Workplace, origin: Origin) -> Decision:
+        """What would become of the request, without doing any of it."""
+        context = place.context(place.directory(request.cwd), self._mode, real_path)
+        return decide(Command(argv=request.argv), context, self._rulebook(origin.session_key))
+
+    async def exec(
+        self, request: ExecRequest, place: Workplace, origin: Origin, *, on_output: OnOutput | None = None
+    ) -> Execution:
+        """Run it if it may be run. Raises ``DeclinedError``, or what the sandbox raises."""
+        subject, request = await self._permit(request, place, origin)
+        async with self._on_record(subject) as ending, self._leased(place) as lease:
+            result = await lease.session.exec(request, on_output=on_output)
+            ending.append(Ending(outcome=str(result.outcome), exit_code=result.exit_code, duration_s=result.duration_s))
+            return Execution(result=result, decision=subject.decision, reset=lease.reset)
+
+    async def start(self, request: ExecRequest, place: Workplace, origin: Origin) -> Started:
+        """Start it in the background if it may be run; it ends with the sandbox. Raises as ``exec`` does."""
+        subject, request = await self._permit(request, place, origin)
+        async with self._on_record(subject) as ending, self._leased(place) as lease:
+            process = await lease.session.start(request)
+            ending.append(Ending(outcome="started"))
+            return Started(process=process, decision=subject.decision, reset=lease.reset)
+
+    async def read_file(
+        self, path: str, place: Workplace, *, offset: int = 0, max_bytes: int = MAX_READ_BYTES
+    ) -> bytes:
+        """Inside the roots nobody is asked; outside them the sandbox refuses (DEC-13, DEC-14)."""
+        async with self._leased(place) as lease:
+            return await lease.session.read_file(path, offset=offset, max_bytes=max_bytes)
+
+    async def write_file(self, path: str, data: bytes, place: Workplace, *, mode: int | None = None) -> None:
+        async with self._leased(place) as lease:
+            await lease.session.write_file(path, data, mode=mode)
+
+    async def list_dir(self, path: str, place: Workplace) -> DirListing:
+        async with self._leased(place) as lease:
+            return await lease.session.list_dir(path)
+
+    @asynccontextmanager
+    async def _leased(self, place: Workplace) -> AsyncIterator[Lease]:
+        async with self._sandboxes.use(place.backend, place.spec) as lease:
+            yield lease
+
+    async def _permit(self, request: ExecRequest, place: Workplace, origin: Origin) -> tuple[Subject, ExecRequest]:
+        """Decide and ask. The request that comes back differs from the one given in nothing but an absolute ``cwd``."""
+        directory = place.directory(request.cwd)
+        # In a thread: a hostile text may take some tens of milliseconds, and links are looked up on the disk.
+        decision = await asyncio.to_thread(self.decide, request, place, origin)
+        subject = Subject(
+            origin=origin,
+            command=Command(argv=request.argv),
+            cwd=directory,
+            backend=place.backend,
+            decision=decision,
+        )
+        if decision.verdict is Verdict.ASK:
+            answer = await self._ask(subject, place)
+            if not answer.approved:
+                raise DeclinedError(f"{answer.told} {decision.reason}", decision)
+        else:
+            await self._timeline.decided(subject)
+            if decision.verdict is Verdict.DENY:
+                raise DeclinedError(f"It was declined without asking. {decision.reason}", decision)
+        return subject, replace(request, cwd=directory)
+
+    async def _ask(self, subject: Subject, place: Workplace) -> Answer:
+        """Ask a person. What was requested and how it was resolved is on the disk before anything runs."""
+        decision = subject.decision
+        card = ApprovalCard(
+            id=self._broker.new_id(),
+            command=command_text(subject.command),
+            segment=decision.segment,
+            reason=decision.reason,
+            directory=subject.cwd,
+            sandbox=place.backend,
+            network=place.network,
+        )
+        await self._timeline.requested(subject, card.id, self._broker.timeout_s)
+        answer = Answer(outcome=Outcome.CANCELLED, told="The turn was ended before anybody answered.")
+        try:
+            answer = await self._broker.ask(card, subject.origin)
+        finally:
+            # Shielded: a turn that is stopped while its card is open leaves a line that says so.
+            await asyncio.shield(self._timeline.resolved(subject, card.id, answer))
+        return answer
+
+    @asynccontextmanager
+    async def _on_record(self, subject: Subject) -> AsyncIterator[list[Ending]]:
+        """The last ending that is put in the list is recorded; what breaks in between is recorded as that."""
+        endings: list[Ending] = []
+        try:
+            yield endings
+        except SandboxError as error:
+            endings.append(Ending(outcome="error", error=str(error)))
+            raise
+        except asyncio.CancelledError:
+            endings.append(Ending(outcome="cancelled"))
+            raise
+        finally:
+            if endings:
+                await asyncio.shield(self._timeline.finished(subject, endings[-1]))

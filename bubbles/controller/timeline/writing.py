@@ -1,0 +1,186 @@
+"""Appends to the timeline, from several processes at once, such that what is there stays whole."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import logging
+import os
+import stat
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from bubbles.controller.approvals.contract import Answer, Outcome
+from bubbles.controller.policy.contract import Verdict
+from bubbles.controller.redaction import Redactor
+from bubbles.controller.timeline import events
+from bubbles.controller.timeline.events import Ending, Event, Fields, Subject
+from bubbles.controller.timeline.reading import TimelineReader
+from bubbles.errors import BubblesError
+
+FOLDER = "timeline"
+
+_log = logging.getLogger(__name__)
+
+
+class Timeline:
+    """The record of the gate, in ``<data_dir>/timeline/``, one file for each month in UTC.
+
+    What must be on record before something happens raises BubblesError when it cannot be written: then it must not
+    happen. Nothing is asked and nothing runs without a line that says so. ``finished`` alone never raises.
+
+    Lines about people and refusals are on the disk (fsync) when a call returns; a power cut may take an allowed command
+    that ran a moment before.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path,
+        redactor: Redactor,
+        *,
+        owner: str,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        """``owner`` is the id of this process's ``sandbox_backends.owner.Owner``: by it, a later start knows whether
+        the one that asked a question still lives.
+        """
+        self.directory = data_dir / FOLDER
+        self._redact = redactor.redact
+        self._owner = owner
+        self._now = now
+
+    async def decided(self, subject: Subject) -> None:
+        """A verdict that needs no person."""
+        if subject.decision.verdict is Verdict.ASK:
+            raise ValueError("a person decides on this: record what is requested and what it is resolved to")
+        declined = subject.decision.verdict is Verdict.DENY
+        event = Event.AUTO_DECLINED if declined else Event.AUTO_RESOLVED
+        await asyncio.to_thread(self._record, event, subject, durable=declined)
+
+    async def requested(self, subject: Subject, approval: str, timeout_s: float) -> None:
+        """Before the card of this id is shown."""
+        more: Fields = {"approval": approval, "timeout_s": timeout_s, "owner": self._owner}
+        await asyncio.to_thread(self._record, Event.REQUESTED, subject, more, durable=True)
+
+    async def resolved(self, subject: Subject, approval: str, answer: Answer) -> None:
+        """Before the command runs, or is not run."""
+        more: Fields = {"approval": approval, "outcome": str(answer.outcome), "by": answer.by}
+        await asyncio.to_thread(self._record, Event.RESOLVED, subject, more, durable=True)
+
+    async def finished(self, subject: Subject, ending: Ending) -> None:
+        """What ran is over. The result is the caller's whether this can be written or not."""
+        try:
+            await asyncio.to_thread(self._record_ending, subject, ending)
+        except BubblesError as error:
+            _log.warning("the end of call %s is not on record: %s", subject.call, error)
+
+    async def close_lost(self, alive: Callable[[str], bool]) -> int:
+        """At a start: resolve as ``lost`` what was asked by owners that are not alive; how many that were (APPR-04).
+
+        ``alive`` is told the owner's id. Nothing runs by this: no card outlives its process.
+        """
+        return await asyncio.to_thread(self._close_lost, alive)
+
+    def _record(self, event: Event, subject: Subject, more: Fields | None = None, *, durable: bool) -> None:
+        self._append(
+            event,
+            {
+                **events.of_call(subject, self._redact),
+                **events.of_decision(subject.decision, self._redact),
+                **(more or {}),
+            },
+            durable=durable,
+        )
+
+    def _record_ending(self, subject: Subject, ending: Ending) -> None:
+        fields = {
+            **events.of_call(subject, self._redact),
+            "policy": str(subject.decision.policy),
+            **events.of_ending(ending, self._redact),
+        }
+        self._append(Event.FINISHED, fields, durable=False)
+
+    def _close_lost(self, alive: Callable[[str], bool]) -> int:
+        lost = [fields for fields in _unresolved(self.directory) if not alive(str(fields.get("owner")))]
+        for fields in lost:
+            kept = {
+                name: value for name, value in fields.items() if name not in ("time", "event", "timeout_s", "owner")
+            }
+            self._append(Event.RESOLVED, {**kept, "outcome": str(Outcome.LOST), "by": ""}, durable=True)
+        return len(lost)
+
+    def _append(self, event: Event, fields: Fields, *, durable: bool) -> None:
+        moment = self._now()
+        path = self.directory / f"{moment.astimezone(UTC):%Y-%m}.jsonl"
+        line = json.dumps({"time": events.timestamp(moment), "event": str(event), **fields}, separators=(",", ":"))
+        try:
+            _append_line(path, line.encode("ascii") + b"\n", durable)
+        except OSError as error:
+            raise BubblesError(
+                f"The timeline {path} cannot be written ({error.strerror or error}): mend that; "
+                "nothing runs that is not on record."
+            ) from error
+
+
+def _append_line(path: Path, line: bytes, durable: bool) -> None:
+    """One whole line at the end of the file, or none."""
+    fd = _opened(path)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        size = os.fstat(fd).st_size
+        if size and os.pread(fd, 1, size - 1) != b"\n":
+            line = b"\n" + line  # a crash cut the last one: what is left of it must not spoil this one
+        try:
+            if os.write(fd, line) != len(line):
+                raise OSError(0, "there is no space for a whole line")
+            if durable:
+                os.fsync(fd)
+        except OSError:
+            os.ftruncate(fd, size)
+            raise
+    finally:
+        os.close(fd)
+
+
+def _opened(path: Path) -> int:
+    """The month's file, which is a regular one that its owner alone can read, made with its directory if need be."""
+    flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        fd = os.open(path, flags)
+    except FileNotFoundError:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fd = os.open(path, flags | os.O_CREAT, 0o600)
+        _sync_directory(path.parent)
+    try:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(0, "it is not a regular file")
+        if found.st_mode & 0o077:
+            os.fchmod(fd, 0o600)
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _sync_directory(path: Path) -> None:
+    """So that the new file's name outlives a power cut as its lines do."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _unresolved(directory: Path) -> list[Fields]:
+    """What was requested and never resolved, in the last two months: older cards were closed by many a start since."""
+    waiting: dict[object, Fields] = {}
+    for entry in TimelineReader(directory, months=2).entries():
+        key = (entry.fields.get("call"), entry.fields.get("approval"))
+        if entry.fields["event"] == Event.REQUESTED:
+            waiting[key] = entry.fields
+        elif entry.fields["event"] == Event.RESOLVED:
+            waiting.pop(key, None)
+    return list(waiting.values())

@@ -1,0 +1,102 @@
+"""``bubbles status``: what is in force, for people and for scripts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bubbles.cli.status import status
+from bubbles.errors import ConfigError
+
+pytestmark = pytest.mark.req("AUD-02", "CLI-01")
+
+GOOD = 'prefix_rule(pattern=["git", "push"], decision="allow")\n'
+BAD = 'prefix_rule(pattern=["ls"], decision="perhaps")\n'
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("BUBBLES_HOME", str(tmp_path / "data"))
+    monkeypatch.delenv("CODEX_HOME", raising=False)
+    return tmp_path / "data"
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def as_json(capsys: pytest.CaptureFixture[str], session: str | None = None) -> dict[str, Any]:
+    assert status(session=session, as_json=True) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert isinstance(found, dict)
+    return found
+
+
+def test_fresh_machine_has_a_status_and_nothing_is_made(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status() == 0
+    shown = capsys.readouterr().out
+    assert "not there yet" in shown
+    assert "ask, 300 s to answer" in shown
+    assert not data.exists()
+
+
+@pytest.mark.req("DEC-05")
+def test_every_layer_is_shown_with_path_count_warnings_and_when_it_was_loaded(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(data.parent / ".codex" / "rules" / "a.rules", GOOD + GOOD.replace("push", "fetch"))
+    write(data / "rules" / "b.rules", GOOD + BAD)
+    write(data / "session_rules" / "work" / "c.rules", GOOD)
+    found = as_json(capsys, session="work")["rules"]
+    assert found["loaded_at"].endswith("+00:00")
+    assert [(layer["layer"], layer["rules"], layer["files"], len(layer["warnings"])) for layer in found["layers"]] == [
+        ("session", 1, 1, 0),
+        ("assistant", 1, 1, 1),
+        ("global", 2, 1, 0),
+    ]
+    assert [Path(layer["path"]) for layer in found["layers"]] == [
+        data / "session_rules" / "work",
+        data / "rules",
+        data.parent / ".codex" / "rules",
+    ]
+    status(session="work")
+    shown = capsys.readouterr().out
+    assert f"warning: {data / 'rules' / 'b.rules'}:2" in shown
+
+
+def test_configuration_is_shown_with_what_is_wrong_with_it(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(
+        data / "config.json",
+        '{"tools": {"sandbox": {"backend": "vm\\u001b"}, "approvals": {"mode": "deny", "timeoutS": 20, "colour": 1}}}',
+    )
+    found = as_json(capsys)
+    assert found["approvals"] == {"mode": "deny", "timeout_s": 20.0}
+    assert found["config"]["exists"]
+    assert any("colour" in warning for warning in found["config"]["warnings"])
+    assert any("which there is not" in warning for warning in found["config"]["warnings"])
+    status()
+    shown = capsys.readouterr().out
+    assert "colour is not a setting" in shown
+    assert "\x1b" not in shown
+
+
+@pytest.mark.req("SEC-03")
+def test_nothing_of_the_environment_is_shown(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "tulips-at-noon")
+    write(data / "rules" / "b.rules", GOOD)
+    status()
+    status(as_json=True)
+    assert "tulips" not in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("data")
+def test_session_that_is_no_key_is_a_sentence() -> None:
+    with pytest.raises(ConfigError, match="is not the key of a session"):
+        status(session="../x")

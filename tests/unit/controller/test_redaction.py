@@ -1,0 +1,133 @@
+"""Secrets do not reach what is kept. Every secret here is invented."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from bubbles.controller.redaction import REDACTED, Redactor
+
+pytestmark = pytest.mark.req("SEC-03")
+
+ENV = {
+    "ZHIPU_API_KEY": "zq-9f8e7d6c5b4a",
+    "DATABASE_URL": "postgres://bot:pa55w0rd@db.example/x",
+    "TOKEN_OF_CI": "ci4711abcdef0815",
+    "AUTH_TYPE": "bearer",
+    "PUSH_TOKEN_1": "walrus-in-tweed",
+    "SERVICE_PASSWORD": "true",
+    "SSH_AUTH_SOCK": "/tmp/agent.sock",
+    "DEPLOY_KEY": "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG\n-----END PRIVATE KEY-----\n",
+    "PWD": "/work/project",
+    "EDITOR": "emacs-of-mine",
+}
+
+
+@pytest.fixture(scope="module")
+def redactor() -> Redactor:
+    return Redactor.of_environment(ENV)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "curl -d key=zq-9f8e7d6c5b4a example.org",
+        "curl -d key=zq-9f8'e7d6'c5b\"4a\" example.org",
+        "echo zq-9f8\\e7d6c5b4a",
+        "psql -h db pa55w0rd",
+        "echo ci4711abcdef0815 walrus-in-tweed",
+        "echo MIIEvQIBADANBgkqhkiG",
+    ],
+)
+def test_values_of_our_own_environment_are_hidden_however_quoted(redactor: Redactor, text: str) -> None:
+    kept = redactor.redact(text)
+    assert REDACTED in kept
+    for secret in ("c5b", "pa55", "4711", "walrus", "MIIE"):
+        assert secret not in kept
+
+
+def test_what_is_no_secret_of_ours_stays(redactor: Redactor) -> None:
+    text = "true && bearer; ls /tmp/agent.sock /work/project; emacs-of-mine"
+    assert redactor.redact(text) == text
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        "sk-" + "a1B2" * 6,
+        "sk-ant-api03-" + "x9_Z" * 8,
+        "ghp_" + "A1b2" * 9,
+        "github_pat_" + "11AA_b" * 6,
+        "glpat-" + "ab12" * 5,
+        "xoxb-" + "123-" * 5 + "abc",
+        "AKIA" + "ABCD" * 4,
+        "AIza" + "Sy_1" * 9,
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl",
+        "npm_" + "a1B2" * 9,
+        "hf_" + "AbCd" * 8,
+        "4711081501:AA" + "Hd-q" * 8 + "w",
+    ],
+)
+def test_known_shapes_of_keys_are_hidden(shape: str) -> None:
+    for text in (f"echo {shape}", f"X={shape} make", f"curl 'https://h/?k={shape}&x=1'", f'echo "{shape}"'):
+        kept = Redactor().redact(text)
+        assert shape not in kept
+        assert REDACTED in kept
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("curl -H 'Authorization: Bearer abc.def-123' h", "curl -H 'Authorization: Bearer [redacted]' h"),
+        ("curl -H 'X-Api-Key: abc123' h", "curl -H 'X-Api-Key: [redacted]' h"),
+        ("curl -H 'Cookie: a=b; c=d' h", "curl -H 'Cookie: [redacted]' h"),
+        ("curl --cookie 'a=b; c=d' h", "curl --cookie [redacted] h"),
+        ("curl -u me:hunter2 h", "curl -u me:[redacted] h"),
+        ("git clone https://me:hun@ter2@h/x", "git clone https://me:[redacted]@h/x"),
+        ("docker login --password hunter2 -u me", "docker login --password [redacted] -u me"),
+        ("x --client-secret='a b c' y", "x --client-secret=[redacted] y"),
+        ("MY_TOKEN=abc'def'g make", "MY_TOKEN=[redacted] make"),
+        ("export PGPASSWORD='a b'; psql", "export PGPASSWORD=[redacted]; psql"),
+        ("bash -c 'TOKEN=abc' && ls 'x y'", "bash -c 'TOKEN=[redacted]' && ls 'x y'"),
+        ('curl -d \'{"password": "x y"}\' h', "curl -d '{\"password\": [redacted]}' h"),
+        ("mysql -uroot -phunter2 db", "mysql -uroot -p[redacted] db"),
+        ("sshpass -p hunter2 ssh h", "sshpass -p [redacted] ssh h"),
+        (
+            "cat <<E\n-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----\nE\nls",
+            "cat <<E\n-----BEGIN RSA PRIVATE KEY-----[redacted]\nE\nls",
+        ),
+        ("echo '-----BEGIN PRIVATE KEY-----\nMIIE", "echo '-----BEGIN PRIVATE KEY-----[redacted]"),
+    ],
+)
+def test_what_stands_where_a_secret_stands_is_hidden_and_nothing_else(text: str, kept: str) -> None:
+    assert Redactor().redact(text) == kept
+    assert Redactor().redact(kept) == kept
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'TOKEN="$CI_TOKEN" make; TOKEN=${X}; TOKEN=$(gh auth token) y',
+        'curl -H "Authorization: Bearer $TOKEN" h',
+        "docker login --password-stdin",
+        "pytest --max-tokens 5 -k token tests/test_secret.py",
+        "grep -rn password src",
+        "git commit -m 'fix token handling'",
+        "docker run -u 1000:1000 x",
+        "git clone https://me@h/x; ls ssh://h:22/x",
+        'echo "token=" && rm -rf "x"',
+    ],
+)
+def test_ordinary_commands_and_names_of_variables_stay_readable(text: str) -> None:
+    assert Redactor().redact(text) == text
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["a", "eyJ-", "token=", "token='", "://a:", "curl ", "'", "zq-9", "-----BEGIN PRIVATE KEY-----", "--a-", "1", "a@"],
+)
+def test_time_grows_with_the_text_and_no_faster(redactor: Redactor, piece: str) -> None:
+    started = time.perf_counter()
+    redactor.redact(piece * (60_000 // len(piece)))
+    assert time.perf_counter() - started < 1.0
