@@ -6,24 +6,22 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from bubbles.bus import Origin
 from bubbles.config.schema import Settings
-from bubbles.controller.approvals.broker import ApprovalBroker
-from bubbles.controller.approvals.contract import Approver
 from bubbles.controller.contract import Workplace
-from bubbles.controller.controller import Controller
-from bubbles.controller.policy.contract import Mode
-from bubbles.controller.redaction import Redactor
-from bubbles.controller.rulefiles import RuleShelf, rule_layers
 from bubbles.controller.sandboxes import Sandboxes
-from bubbles.controller.timeline.writing import Timeline
 from bubbles.errors import BubblesError
 from sandbox_backends.contract import BackendSettings, Enforces, Limits, Network, Root, SandboxBackend, SandboxSpec
 from sandbox_backends.environment import HARD_HOME
 from sandbox_backends.inventory import reap
 from sandbox_backends.owner import Owner, check_key, owner_alive
 from sandbox_backends.registry import create_backend
+
+if TYPE_CHECKING:
+    from bubbles.bus import Origin
+    from bubbles.controller.approvals.contract import Approver
+    from bubbles.controller.controller import Controller
 
 SESSION_HOMES = "session_homes"
 NO_HOME = "/nonexistent"
@@ -86,7 +84,7 @@ class Workshop:
             enforces=chosen.enforces,
             home=home_inside(self.settings, chosen.name, chosen.enforces, session),
             person_home=str(self.settings.person_home),
-        ).with_git_settings()
+        ).with_lane_env()
 
     def home(self, session: str) -> Path:
         """Where the HOME of a session persists (SBX-03)."""
@@ -130,6 +128,14 @@ async def gate(shop: Workshop, approver_for: Callable[[Origin], Approver | None]
 
     ``approver_for`` gives the way to the person behind an origin, or None if there is none.
     """
+    # Its tables take a moment to import: commands that only use a sandbox do without.
+    from bubbles.controller.approvals.broker import ApprovalBroker
+    from bubbles.controller.controller import Controller
+    from bubbles.controller.policy.contract import Mode
+    from bubbles.controller.redaction import Redactor
+    from bubbles.controller.rulefiles import RuleShelf, rule_layers
+    from bubbles.controller.timeline.writing import Timeline
+
     settings = shop.settings
     timeline = Timeline(settings.data_dir, Redactor.of_environment(settings.host_env), owner=shop.owner.id)
     await timeline.close_lost(lambda owner: owner_alive(settings.data_dir, owner))

@@ -11,7 +11,7 @@ from bubbles.cli.report import complain, run, spinner, styled, visible
 
 if TYPE_CHECKING:
     from bubbles.app import Workshop
-    from sandbox_backends.contract import SandboxBackend, SandboxSession
+    from sandbox_backends.contract import SandboxBackend, SandboxSession, SandboxSpec
 
 PROJECT = {
     "wordcount/__init__.py": '"""Counts words."""\n',
@@ -38,6 +38,13 @@ PROJECT = {
         'if __name__ == "__main__":\n    unittest.main()\n'
     ),
 }
+
+GATED = (
+    "python3 -m unittest -q tests.test_core 2>&1 | tail -3",
+    "git -C ~/other push --force",
+    "cat notes.txt && rm -rf ~",
+)
+"""One command of each fate."""
 
 DIAL = """
 import socket
@@ -84,6 +91,7 @@ async def _demo(shop: Workshop, project: Path) -> int:
             f"ls -A {home} | head -3; ls /proc | grep -c '^[0-9]'",
         )
         await _step(session, "Who it is", "id; echo HOME=$HOME")
+    await _gate(shop, backend.name, spec)
     await _doctor(shop, backend.name)
     program = "bubbles" if shutil.which("bubbles", path=shop.settings.host_env.get("PATH")) else ".venv/bin/bubbles"
     print(f"\nMore: '{program} sandbox exec -b {backend.name} -- CMD', '{program} sandbox doctor -v'.")
@@ -117,6 +125,32 @@ async def _step(session: SandboxSession, title: str, script: str) -> bool:
         print(f"  {visible(line)}")
     print(styled(f"  {result.outcome} {'' if result.exit_code is None else result.exit_code}", "dim") + "\n")
     return result.ok
+
+
+async def _gate(shop: Workshop, backend: str, spec: SandboxSpec) -> None:
+    """The same sandbox behind the gate, with nobody there to be asked."""
+    from bubbles.app import gate
+    from bubbles.bus import Address, Origin
+    from bubbles.controller.contract import DeclinedError
+    from bubbles.controller.policy.contract import SHELL
+    from sandbox_backends.contract import ExecRequest
+
+    print(styled("The gate, which decides what runs without asking", "bold"))
+    origin = Origin(session_key="demo", address=Address(channel="cli", chat_id="demo"), sender="demo")
+    async with gate(shop, lambda _: None) as controller:
+        for script in GATED:
+            print(styled(f"  $ {script}", "dim"))
+            try:
+                ran = await controller.exec(
+                    ExecRequest(argv=(*SHELL, script), timeout_s=60, merge_stderr=True),
+                    shop.workplace(spec, backend),
+                    origin,
+                )
+            except DeclinedError as declined:
+                print(f"  {visible(str(declined))}\n")
+            else:
+                last = ran.result.stdout.decode("utf-8", "replace").strip().splitlines()[-1:]
+                print(f"  It ran: {visible(ran.decision.reason)} {visible(' '.join(last))}\n")
 
 
 async def _doctor(shop: Workshop, name: str) -> None:

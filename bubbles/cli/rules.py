@@ -29,6 +29,7 @@ OUTCOMES = ("auto_allow", "ask", "decline")
 """By ``Verdict``."""
 SAID = ("It runs without asking", "A person is asked", "It is declined")
 STYLES = ("green", "yellow", "red")
+MAX_COMPLAINTS = 5
 MAX_LINE_BYTES = 4 << 20
 """Of one row of ``--batch``."""
 
@@ -46,9 +47,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
 @app.command("check", context_settings={"allow_interspersed_args": False})
 def check(
-    command: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- ARGV...]", help="A program and its arguments.")
-    ] = None,
+    command: Annotated[list[str] | None, typer.Argument(metavar="ARGV", help="A program and its arguments.")] = None,
     script: Annotated[str | None, typer.Option("--script", metavar="TEXT", help="Shell text instead.")] = None,
     batch: Annotated[
         str | None,
@@ -92,6 +91,8 @@ def check(
     context = _context(settings, backend=backend, session=session, root=root, desk=desk, cwd=cwd)
     if batch is not None:
         return _batch(batch, context, loaded)
+    if command and len(command) == 1 and " " in command[0]:
+        complain(f"{command[0]!r} is taken for the name of a program: for shell text give --script.")
     wanted = Command(argv=tuple(command)) if command else Command.of_script(script or "")
     decision = _decide(wanted, context, loaded)
     if as_json:
@@ -204,7 +205,7 @@ def _show(decision: Decision) -> None:
     said = styled(SAID[decision.verdict], STYLES[decision.verdict])
     print(f"{said} (stage {decision.stage}, policy {decision.policy}).")
     print(visible(decision.reason))
-    if decision.segment:
+    if decision.segment and decision.verdict:
         print(f"part:  {visible(decision.segment)}")
     for match in decision.matches:
         over = "  (overridden)" if match.overridden else ""
@@ -217,21 +218,24 @@ def _batch(name: str, context: Context, loaded: LoadedRules) -> int:
 
     from bubbles.controller.policy.contract import Command
 
-    status = 0
+    wrong = 0
     for number, line in enumerate(_lines(name), 1):
         if not line.strip():
             continue
         row = _row(line)
         if isinstance(row, str):
-            complain(f"line {number} of {name}: {row}")
-            status = 1
+            wrong += 1
+            if wrong <= MAX_COMPLAINTS:
+                complain(f"line {number} of {name}: {row}")
             continue
         place = context
         if row.get("cwd"):
             place = replace(context, cwd=os.path.normpath(os.path.join(context.cwd, row["cwd"])))
         decision = _decide(Command.of_script(row["cmd"]), place, loaded)
         print(json.dumps({"id": row.get("id"), **_as_json(decision)}))
-    return status
+    if wrong > MAX_COMPLAINTS:
+        complain(f"{wrong} lines of {name} are no commands; the first {MAX_COMPLAINTS} are named above.")
+    return 1 if wrong else 0
 
 
 def _lines(name: str) -> Iterator[bytes]:

@@ -207,7 +207,9 @@ async def _exec_gated(
     async with gate(shop, lambda _: approver) as controller:
         request = ExecRequest(argv=argv, timeout_s=timeout_s, stdin=stdin, max_output_bytes=0)
         ran = await controller.exec(request, place, origin, on_output=_show)
-        return _status(ran.result, timeout_s, None)
+        for warning in ran.warnings:
+            complain(warning)
+        return _status(ran.result, timeout_s, ran.lost)
 
 
 def _show(stream: StreamName, data: bytes) -> None:

@@ -59,7 +59,11 @@ def timeline(
     first = next(entries, None)
     if first is None and not as_json:
         filtered = wanted != Wanted() and reader.files()
-        print("Nothing in the timeline is like that." if filtered else "The timeline is empty: no command was run yet.")
+        print(
+            "Nothing in the timeline is like that."
+            if filtered
+            else "The timeline is empty: nothing has passed the gate yet."
+        )
     elif first is not None:
         _show(chain((first,), entries), as_json)
     _own_up(reader)
@@ -118,7 +122,7 @@ def _cells(entry: Entry) -> tuple[str, ...]:
         _text(fields, "session"),
         _happened(fields),
         _text(fields, "policy"),
-        _text(fields, "command"),
+        _text(fields, "command") or _text(fields, "path"),
     )
 
 
@@ -135,6 +139,10 @@ def _happened(fields: Fields) -> str:
         case "approval_resolved":
             by = f" by {_text(fields, 'by')}" if fields.get("by") else ""
             return f"{outcome.replace('_', ' ')} [{card}]{by}"
+        case "command_started":
+            return "started"
+        case "file_written":
+            return "file written"
         case "command_finished":
             status = f" {fields['exit_code']}" if isinstance(fields.get("exit_code"), int) else ""
             took = fields.get("duration_s")

@@ -18,27 +18,21 @@ from bubbles.controller.policy.contract import Context, Decision, Mode
 from bubbles.errors import BubblesError
 from sandbox_backends.contract import Enforces, ExecResult, Network, SandboxSpec
 
-GIT_SETTINGS = {
-    "core.fsmonitor": "false",
-    "core.pager": "cat",
-    "core.sshCommand": "ssh",
-    "gpg.program": "gpg",
-    "gpg.ssh.program": "ssh-keygen",
-    "gpg.x509.program": "gpgsm",
-    "protocol.ext.allow": "never",
-}
-"""Settings by which a repository's own file would have a plain ``git status`` or ``git commit`` start a program of its
+GIT_SETTINGS = {"core.fsmonitor": "false", "core.pager": "cat", "protocol.ext.allow": "never"}
+"""Settings by which a repository's own file would have a plain ``git status`` or ``git log`` start a program of its
 choice. Set by the environment, which outranks every file: the command itself is never changed. Source: git-config(1).
-``diff.external`` and filters have no neutral value (git 2.39 fails on an empty one): they stay (SECURITY.md).
+``diff.external``, filters, hooks and signing programs have no neutral value: they stay (SECURITY.md).
 """
 
-GIT_ENV = MappingProxyType(
+LANE_ENV = MappingProxyType(
     {
         "GIT_CONFIG_COUNT": str(len(GIT_SETTINGS)),
         **{f"GIT_CONFIG_KEY_{number}": name for number, name in enumerate(GIT_SETTINGS)},
         **{f"GIT_CONFIG_VALUE_{number}": value for number, value in enumerate(GIT_SETTINGS.values())},
+        "npm_config_yes": "false",
     }
 )
+"""What the lane counts on: git as above, and npx that fetches nothing unasked."""
 
 
 class GateError(BubblesError):
@@ -95,9 +89,9 @@ class Workplace:
             resolve=resolve,
         )
 
-    def with_git_settings(self) -> Workplace:
-        """The same place; git there does not start what a repository's own settings name."""
-        return replace(self, spec=replace(self.spec, env={**self.spec.env, **GIT_ENV}))
+    def with_lane_env(self) -> Workplace:
+        """The same place, with the environment that the lane counts on."""
+        return replace(self, spec=replace(self.spec, env={**self.spec.env, **LANE_ENV}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,3 +102,7 @@ class Execution:
     decision: Decision
     reset: str | None
     """Why the state of an earlier sandbox of the session is gone, the first time it is: to be told to the model."""
+    warnings: tuple[str, ...] = ()
+    """What the sandbox cannot hold here, in sentences for the person."""
+    lost: str | None = None
+    """Why the sandbox went away under the command, if it did."""

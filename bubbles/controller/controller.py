@@ -70,28 +70,41 @@ class Controller:
         async with self._on_record(subject) as ending, self._leased(place) as lease:
             result = await lease.session.exec(request, on_output=on_output)
             ending.append(Ending(outcome=str(result.outcome), exit_code=result.exit_code, duration_s=result.duration_s))
-            return Execution(result=result, decision=subject.decision, reset=lease.reset)
+            return Execution(
+                result=result,
+                decision=subject.decision,
+                reset=lease.reset,
+                warnings=lease.session.warnings,
+                lost=lease.session.lost,
+            )
 
     async def start(self, request: ExecRequest, place: Workplace, origin: Origin) -> Started:
         """Start it in the background if it may be run; it ends with the sandbox. Raises as ``exec`` does."""
         subject, request = await self._permit(request, place, origin)
-        async with self._on_record(subject) as ending, self._leased(place) as lease:
+        async with self._on_record(subject), self._leased(place) as lease:
             process = await lease.session.start(request)
-            ending.append(Ending(outcome="started"))
+            await self._timeline.started(subject)
             return Started(process=process, decision=subject.decision, reset=lease.reset)
 
     async def read_file(
-        self, path: str, place: Workplace, *, offset: int = 0, max_bytes: int = MAX_READ_BYTES
+        self, path: str, place: Workplace, origin: Origin, *, offset: int = 0, max_bytes: int = MAX_READ_BYTES
     ) -> bytes:
         """Inside the roots nobody is asked; outside them the sandbox refuses (DEC-13, DEC-14)."""
+        del origin  # reading is not recorded; who asks is told with each call all the same
         async with self._leased(place) as lease:
             return await lease.session.read_file(path, offset=offset, max_bytes=max_bytes)
 
-    async def write_file(self, path: str, data: bytes, place: Workplace, *, mode: int | None = None) -> None:
+    async def write_file(
+        self, path: str, data: bytes, place: Workplace, origin: Origin, *, mode: int | None = None
+    ) -> None:
+        """As ``read_file``; what was written is recorded."""
         async with self._leased(place) as lease:
             await lease.session.write_file(path, data, mode=mode)
+        await self._timeline.written(origin, place.backend, place.directory(path), len(data))
 
-    async def list_dir(self, path: str, place: Workplace) -> DirListing:
+    async def list_dir(self, path: str, place: Workplace, origin: Origin) -> DirListing:
+        """As ``read_file``."""
+        del origin
         async with self._leased(place) as lease:
             return await lease.session.list_dir(path)
 
@@ -149,11 +162,10 @@ class Controller:
         endings: list[Ending] = []
         try:
             yield endings
-        except SandboxError as error:
-            endings.append(Ending(outcome="error", error=str(error)))
-            raise
-        except asyncio.CancelledError:
-            endings.append(Ending(outcome="cancelled"))
+        except BaseException as error:
+            stopped = isinstance(error, asyncio.CancelledError)
+            said = str(error) if isinstance(error, SandboxError) else type(error).__name__
+            endings.append(Ending(outcome="cancelled") if stopped else Ending(outcome="error", error=said))
             raise
         finally:
             if endings:

@@ -76,6 +76,21 @@ SHAPES: tuple[re.Pattern[str], ...] = (
     _shape(rf"(?P<keep>\bbearer\s{{1,4}}){_REFERENCE}[A-Za-z0-9._~+/=-]{{8,}}"),
     _shape(rf"(?P<keep>--?(?:[a-z0-9]{{1,20}}[-_]){{0,3}}{_WORDS}(?:\s{{1,8}}|=))(?!-){_VALUE}"),
     _shape(rf"(?P<keep>{_WORDS}(?:_?\d{{1,3}})?[\"']?\s{{0,2}}[:=]\s{{0,2}}){_VALUE}"),
+    _shape(
+        r"(?P<keep>(?<![A-Za-z0-9_])(?:[A-Z0-9]{1,40}_){1,6}(?:KEY|TOKEN|SECRET|PASS|PASSWD|PASSPHRASE|PAT|AUTH|COOKIE|PWD)="
+        rf"){_VALUE}",
+        re.NOFLAG,
+    ),
+    _shape(rf"(?P<keep>--from-literal[=\s][^\s=]{{1,128}}=){_VALUE}"),
+    _shape(
+        r"(?P<keep>[?&](?:key|api_?key|(?:access_|refresh_)?token|sig|signature|secret|client_secret|password|auth|code)=)"
+        r"(?!\$)[^\s&'\"#]{4,512}"
+    ),
+    _shape(r"(?P<keep>\bhttps?://)(?!\$)[^\s/:@'\"?#]{8,256}(?=@)"),
+    _shape(r"(?P<keep>\s-pass(?:in|out)?\s{1,8}pass:)[^\s'\"]{1,512}"),
+    _shape(rf"(?P<keep>\b(?:login|twine)\b[^\n;|&]{{0,200}}?\s-p\s{{1,8}}){_VALUE}", re.NOFLAG),
+    _shape(rf"(?P<keep>\bredis-cli\b[^\n;|&]{{0,200}}?\s-a\s{{1,8}}){_VALUE}", re.NOFLAG),
+    _shape(rf"(?P<keep>\bcurl\b[^\n;|&]{{0,200}}?\s-b\s{{0,8}}){_VALUE}", re.NOFLAG),
     _shape(r"(?P<keep>://[^\s/:@'\"?#]{0,256}:)(?!\$)[^\s/'\"]{1,512}(?=@)"),
     _shape(rf"(?P<keep>\baws_(?:secret_access_key|session_token)\s{{1,8}}){_VALUE}"),
     _shape(rf"(?P<keep>\bsshpass\s{{1,8}}-p\s{{0,8}}){_VALUE}", re.NOFLAG),

@@ -188,7 +188,7 @@ async def test_rules_allow_forbid_and_prompt_and_the_timeline_names_them(tmp_pat
         assert (resolved["event"], resolved["outcome"]) == ("approval_resolved", "denied")
 
 
-@pytest.mark.req("DEC-05")
+@pytest.mark.req("DEC-05", "DEC-10")
 async def test_a_global_rule_is_in_force_while_it_is_there_and_copied_nowhere(tmp_path: Path) -> None:
     (tmp_path / "codex").mkdir()
     rules = tmp_path / "codex" / "default.rules"
@@ -281,13 +281,23 @@ async def test_a_secret_in_a_command_does_not_reach_the_timeline(tmp_path: Path)
 @pytest.mark.req("DEC-14", "TOOL-01")
 async def test_files_inside_the_roots_never_ask(tmp_path: Path) -> None:
     async with open_gate(tmp_path) as gate:
-        await gate.controller.write_file("a.txt", b"x", gate.place)
-        assert await gate.controller.read_file("a.txt", gate.place) == b"x"
-        assert [entry.name for entry in (await gate.controller.list_dir(".", gate.place)).entries] == ["a.txt"]
-        with pytest.raises(PathRefusedError):
-            await gate.controller.read_file("../x", gate.place)
+        await gate.controller.write_file("a.txt", b"x", gate.place, HERE)
+        assert await gate.controller.read_file("a.txt", gate.place, HERE) == b"x"
+        assert [entry.name for entry in (await gate.controller.list_dir(".", gate.place, HERE)).entries] == ["a.txt"]
+        for work in (
+            gate.controller.read_file("../x", gate.place, HERE),
+            gate.controller.write_file("../x", b"", gate.place, HERE),
+        ):
+            with pytest.raises(PathRefusedError):
+                await work
         assert not gate.person.cards
-        assert not gate.events
+        (written,) = gate.events
+        assert (written["event"], written["session"], written["path"], written["size_bytes"]) == (
+            "file_written",
+            "s1",
+            str(tmp_path / "project" / "a.txt"),
+            1,
+        )
 
 
 @pytest.mark.req("TOOL-02", "DEC-08")
@@ -298,6 +308,40 @@ async def test_a_background_process_passes_the_same_gate(tmp_path: Path) -> None
         with pytest.raises(DeclinedError):
             await gate.controller.start(ExecRequest(argv=("npm", "start"), timeout_s=None), gate.place, HERE)
         assert [request.argv for request in gate.requests] == [("git", "status")]
+        assert [event["event"] for event in gate.events[:2]] == ["approval_auto_resolved", "command_started"]
+
+
+@pytest.mark.req("AUD-01")
+@pytest.mark.parametrize(
+    ("error", "outcome", "said"), [(BrokenPipeError(), "error", "BrokenPipeError"), (None, "cancelled", "")]
+)
+async def test_the_end_of_what_ran_is_recorded_however_it_ends(
+    tmp_path: Path, error: Exception | None, outcome: str, said: str
+) -> None:
+    started = asyncio.Event()
+
+    async def talks(run: FakeRun) -> int:
+        started.set()
+        run.write("stdout", b"x")
+        await asyncio.sleep(60)
+        return 0
+
+    def listen(*_: object) -> None:
+        if error is not None:
+            raise error
+
+    async with open_gate(tmp_path) as gate:
+        gate.backend.programs = {"git": talks}
+        turn = asyncio.ensure_future(
+            gate.controller.exec(ExecRequest(argv=("git", "status")), gate.place, HERE, on_output=listen)
+        )
+        await started.wait()
+        if error is None:
+            turn.cancel()
+        with pytest.raises(type(error) if error else asyncio.CancelledError):
+            await turn
+        assert (gate.events[-1]["event"], gate.events[-1]["outcome"]) == ("command_finished", outcome)
+        assert gate.events[-1].get("error", "") == said
 
 
 @pytest.mark.req("DEC-01")

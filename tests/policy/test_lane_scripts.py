@@ -172,9 +172,12 @@ def test_no_text_makes_a_small_language_slow() -> None:
     ]
     for kind in (SED, AWK, JQ):
         for text in hostile:
-            begun = time.perf_counter()
-            kind.check(text, SITE)
-            assert time.perf_counter() - begun < 0.05, text
+            took = []
+            for _ in range(3):  # a busy machine may take one of them away
+                begun = time.perf_counter()
+                kind.check(text, SITE)
+                took.append(time.perf_counter() - begun)
+            assert min(took) < 0.05, text
 
 
 # the table itself --------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
 import subprocess
 import time
@@ -182,17 +183,26 @@ texts = st.one_of(
 
 def check_any_text(text: str, allowed: list[str]) -> None:
     decision = verdict(text, ALL_RULES)
-    took = min(timed(text) for _ in range(3)) if timed(text) > MAX_SECONDS else 0
-    assert took <= MAX_SECONDS, (text, took)
+    assert in_time(text), text
     assert decision.reason.strip()
     if decision.verdict is Verdict.ALLOW:
         allowed.append(text)
 
 
 def timed(text: str) -> float:
+    """Seconds for a text as good as this one, but never seen before: nothing has been kept of it."""
+    text = f"{text}{next(FRESH)}"
     began = time.perf_counter()
     verdict(text, ALL_RULES)
     return time.perf_counter() - began
+
+
+FRESH = itertools.count()
+
+
+def in_time(text: str) -> bool:
+    """A machine may be busy once, hardly three times."""
+    return any(timed(text) <= MAX_SECONDS for _ in range(3))
 
 
 def rejected_by_bash(scripts: list[str]) -> list[str]:
@@ -244,16 +254,70 @@ UNITS = (
         "$((",
         "if ",
     ),
-    *("f(){ ", '"$(', "[", "case x in ", "sudo ", "A=1 ", "! ", "bash -c ", "$A", "<(", "time ", "xargs ", "{1..9}"),
+    *(
+        "f(){ ",
+        '"$(',
+        "[",
+        "case x in ",
+        "sudo ",
+        "A=1 ",
+        "! ",
+        "bash -c ",
+        "$A",
+        "<(",
+        "time ",
+        "xargs ",
+        "{1..9}",
+        "*a",
+    ),
+    *(
+        "?*",
+        "[a",
+        "[!",
+        "**/",
+        "~",
+        "~/",
+        "x=~:",
+        "'\\''",
+        "$'\\x41'",
+        "for x in a; do ",
+        ";;",
+        "& ",
+        "2>&1 ",
+        "env -S '",
+    ),
+    *(
+        'eval "',
+        "A=$A$A;",
+        "/",
+        "../",
+        "-",
+        "--x=",
+        "if a; then b; fi;",
+        "for i in 1 2 3; do ",
+        "git -C a ",
+        "timeout 1 ",
+    ),
 )
 
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_a_huge_text_is_decided_without_a_hang(unit: str) -> None:
-    for size in (3_000, 20_000, 130_000, 1_000_000):
-        text = unit * (size // len(unit))
-        assert min(timed(text) for _ in range(3)) < MAX_SECONDS, size
-    assert verdict(text, ALL_RULES).verdict is not Verdict.ALLOW
+    for size in (3_000, 20_000, 130_000):
+        assert in_time(unit * (size // len(unit))), size
+
+
+def test_a_text_of_a_megabyte_is_refused_at_once() -> None:
+    decision = verdict("git status;" * 100_000)
+    assert decision.verdict is Verdict.DENY
+    assert in_time("git status;" * 100_000)
+
+
+@pytest.mark.parametrize(
+    "script", ["function x(", "x(", "f() (", "case x", "$e -r ''", "for x in", "cat <<", "${", "$((", "a >", "if", "!"]
+)
+def test_a_text_that_breaks_off_is_not_allowed_and_raises_nothing(script: str) -> None:
+    assert verdict(script).verdict is not Verdict.ALLOW
 
 
 def test_an_argv_of_any_bytes_is_decided_without_an_exception() -> None:

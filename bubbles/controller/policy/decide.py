@@ -27,7 +27,7 @@ from bubbles.controller.policy.contract import (
 )
 from bubbles.controller.policy.rules import Rulebook, resolve_precedence
 from bubbles.controller.policy.shell import read, read_argv
-from bubbles.controller.policy.shell.reading import Reading, Segment
+from bubbles.controller.policy.shell.reading import UNKNOWN, Reading, Segment
 
 MAX_ARGUMENT_BYTES = 131_071
 """Linux hands a program no longer single argument (MAX_ARG_STRLEN, execve(2))."""
@@ -159,7 +159,9 @@ def _of_segment(
 ) -> _Part:
     """The decision on one command in plain sight."""
     found = [*grants, *_restrictions(segment, rulebook)]
-    if understood and (allows := _allows(segment, rulebook)) and _is_plain(segment, context):
+    allows = _allows(segment, rulebook)
+    blurred = _blurred(segment, context, understood=understood) if allows else None
+    if blurred is None:
         found.extend(allows)
     effect, matches = resolve_precedence(found)
     if effect in (Effect.FORBIDDEN, Effect.PROMPT):
@@ -176,11 +178,14 @@ def _of_segment(
         )
     if effect is Effect.ALLOW:
         return _of_grant(matches, segment.source)
+    reason = f"{why_not}, and no rule allows it."
+    if allows:
+        reason = f"{_rule_says(allows[0], 'would allow').rstrip('.')}, but {blurred}."
     return _Part(
         verdict=Verdict.ASK,
         stage=Stage.DEFAULT,
         policy=Policy.NO_RULE,
-        reason=f"No rule allows it, and it does not run without asking: {why_not}.",
+        reason=reason,
         segment=segment.source,
         matches=matches,
     )
@@ -192,13 +197,18 @@ def _why_not_lane(segment: Segment, context: Context) -> str | None:
     return lane.judge(segment, context)
 
 
-def _is_plain(segment: Segment, context: Context) -> bool:
-    """Nothing about the command but its words matters, and these are known: only then may an allow rule speak."""
-    return (
-        all(word.exact for word in segment.words)
-        and all(lane.inert(assignment, context) for assignment in segment.assignments)
-        and all(lane.harmless(redirect, segment.directories, context) is None for redirect in segment.redirects)
-    )
+def _blurred(segment: Segment, context: Context, *, understood: bool) -> str | None:
+    """What about the command besides its words matters, or is not known of them: then no allow rule may speak."""
+    if not understood:
+        return "the whole is not understood for certain"
+    for word in segment.words:
+        if not word.exact:
+            return f"{word.text.replace(UNKNOWN, '…')} is not known before it runs"
+    for assignment in segment.assignments:
+        if not lane.inert(assignment, context):
+            return f"{assignment.name}= before it may change what it does"
+    reasons = (lane.harmless(redirect, segment.directories, context) for redirect in segment.redirects)
+    return next((reason for reason in reasons if reason is not None), None)
 
 
 def _allows(segment: Segment, rulebook: Rulebook) -> tuple[Match, ...]:

@@ -30,10 +30,5 @@ def inside(path: str, directories: Directories, context: Context) -> bool:
     return bool(places) and all(beneath(place, real_roots(context)) for place in places)
 
 
-def in_reach(path: str, directories: Directories, context: Context) -> bool:
-    """Whether ``path`` may be used in the lane: within the roots, or anywhere that a sandbox shows (DEC-13)."""
-    return UNKNOWN not in path and (context.contained or inside(path, directories, context))
-
-
 def real_roots(context: Context) -> tuple[str, ...]:
     return tuple(context.resolve(root) for root in context.roots)

@@ -27,13 +27,17 @@ Fields = dict[str, object]
 
 
 class Event(enum.StrEnum):
-    """The names that AUD-01 gives, and one for the end of what ran."""
+    """The names that AUD-01 gives, and those of what was then done."""
 
     AUTO_RESOLVED = "approval_auto_resolved"
     AUTO_DECLINED = "approval_auto_declined"
     REQUESTED = "approval_requested"
     RESOLVED = "approval_resolved"
+    STARTED = "command_started"
+    """In the background; it ends with its sandbox at the latest, and its end is not recorded."""
     FINISHED = "command_finished"
+    WRITTEN = "file_written"
+    """By the file tool, which asks nobody (DEC-14)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +57,8 @@ class Ending:
     """How a command ended that was run."""
 
     outcome: str
-    """The name of ``sandbox_backends.contract.Outcome``, or ``error`` when the sandbox failed."""
+    """The name of ``sandbox_backends.contract.Outcome``; ``error`` when the sandbox or the reader of the output failed;
+    ``cancelled`` when the turn was stopped."""
     exit_code: int | None = None
     duration_s: float | None = None
     error: str = ""
@@ -67,16 +72,22 @@ def timestamp(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def of_call(subject: Subject, redact: Redact) -> Fields:
-    """What each line of this call says."""
-    origin = subject.origin
+def of_origin(origin: Origin) -> Fields:
+    """For whom it was done."""
     return {
-        "call": subject.call,
         "session": origin.session_key,
         "trigger": str(origin.trigger),
         "channel": origin.address.channel,
         "chat": origin.address.chat_id,
         "sender": origin.sender,
+    }
+
+
+def of_call(subject: Subject, redact: Redact) -> Fields:
+    """What each line of this call says."""
+    return {
+        "call": subject.call,
+        **of_origin(subject.origin),
         "command": kept(command_text(subject.command), redact),
         "cwd": kept(subject.cwd, redact),
         "backend": subject.backend,

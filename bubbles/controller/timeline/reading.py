@@ -51,10 +51,14 @@ EVERYTHING = Wanted()
 
 
 class TimelineReader:
-    """Reads ``directory``, or only its last ``months`` files. ``damaged`` counts the lines left out so far."""
+    """Reads ``directory``, or only its last ``months`` files. ``damaged`` counts the lines left out so far.
 
-    def __init__(self, directory: Path, *, months: int | None = None) -> None:
+    With ``holding``, lines without these bytes are passed over unread.
+    """
+
+    def __init__(self, directory: Path, *, months: int | None = None, holding: bytes = b"") -> None:
         self._directory = directory
+        self._holding = holding
         self._months = months
         self._tails: dict[Path, _Tail] = {}
         self.damaged = 0
@@ -79,6 +83,8 @@ class TimelineReader:
                 continue  # nobody writes to a month that is over, but for the moment when it ends
             tail = self._tails.setdefault(path, _Tail(path))
             for line in tail.lines():
+                if self._holding not in line:
+                    continue
                 entry = parsed(line)
                 if entry is None:
                     self.damaged += 1

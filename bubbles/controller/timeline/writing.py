@@ -12,6 +12,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
+from bubbles.bus import Origin
 from bubbles.controller.approvals.contract import Answer, Outcome
 from bubbles.controller.policy.contract import Verdict
 from bubbles.controller.redaction import Redactor
@@ -29,7 +30,8 @@ class Timeline:
     """The record of the gate, in ``<data_dir>/timeline/``, one file for each month in UTC.
 
     What must be on record before something happens raises BubblesError when it cannot be written: then it must not
-    happen. Nothing is asked and nothing runs without a line that says so. ``finished`` alone never raises.
+    happen. Nothing is asked and nothing runs without a line that says so. What only tells of what was done never
+    raises.
 
     Lines about people and refusals are on the disk (fsync) when a call returns; a power cut may take an allowed command
     that ran a moment before.
@@ -69,12 +71,26 @@ class Timeline:
         more: Fields = {"approval": approval, "outcome": str(answer.outcome), "by": answer.by}
         await asyncio.to_thread(self._record, Event.RESOLVED, subject, more, durable=True)
 
+    async def started(self, subject: Subject) -> None:
+        """What runs in the background has been started."""
+        await self._noted(Event.STARTED, {**events.of_call(subject, self._redact), **_policy(subject)})
+
     async def finished(self, subject: Subject, ending: Ending) -> None:
-        """What ran is over. The result is the caller's whether this can be written or not."""
+        """What ran is over."""
+        fields = {**events.of_call(subject, self._redact), **_policy(subject), **events.of_ending(ending, self._redact)}
+        await self._noted(Event.FINISHED, fields)
+
+    async def written(self, origin: Origin, backend: str, path: str, size_bytes: int) -> None:
+        """A file has been written."""
+        fields: Fields = {"path": events.kept(path, self._redact), "size_bytes": size_bytes, "backend": backend}
+        await self._noted(Event.WRITTEN, {**events.of_origin(origin), **fields})
+
+    async def _noted(self, event: Event, fields: Fields) -> None:
+        """What is done is done, and its result the caller's, whether this can be written or not."""
         try:
-            await asyncio.to_thread(self._record_ending, subject, ending)
+            await asyncio.to_thread(self._append, event, fields, durable=False)
         except BubblesError as error:
-            _log.warning("the end of call %s is not on record: %s", subject.call, error)
+            _log.warning("%s is not on record: %s", event, error)
 
     async def close_lost(self, alive: Callable[[str], bool]) -> int:
         """At a start: resolve as ``lost`` what was asked by owners that are not alive; how many that were (APPR-04).
@@ -93,14 +109,6 @@ class Timeline:
             },
             durable=durable,
         )
-
-    def _record_ending(self, subject: Subject, ending: Ending) -> None:
-        fields = {
-            **events.of_call(subject, self._redact),
-            "policy": str(subject.decision.policy),
-            **events.of_ending(ending, self._redact),
-        }
-        self._append(Event.FINISHED, fields, durable=False)
 
     def _close_lost(self, alive: Callable[[str], bool]) -> int:
         lost = [fields for fields in _unresolved(self.directory) if not alive(str(fields.get("owner")))]
@@ -122,6 +130,10 @@ class Timeline:
                 f"The timeline {path} cannot be written ({error.strerror or error}): mend that; "
                 "nothing runs that is not on record."
             ) from error
+
+
+def _policy(subject: Subject) -> Fields:
+    return {"policy": str(subject.decision.policy)}
 
 
 def _append_line(path: Path, line: bytes, durable: bool) -> None:
@@ -177,7 +189,7 @@ def _sync_directory(path: Path) -> None:
 def _unresolved(directory: Path) -> list[Fields]:
     """What was requested and never resolved, in the last two months: older cards were closed by many a start since."""
     waiting: dict[object, Fields] = {}
-    for entry in TimelineReader(directory, months=2).entries():
+    for entry in TimelineReader(directory, months=2, holding=b'"event":"approval_re').entries():
         key = (entry.fields.get("call"), entry.fields.get("approval"))
         if entry.fields["event"] == Event.REQUESTED:
             waiting[key] = entry.fields

@@ -119,7 +119,7 @@ def test_filters_leave_what_is_asked_for(
 
 def test_nothing_to_show_is_a_sentence(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert timeline() == 0
-    assert capsys.readouterr().out == "The timeline is empty: no command was run yet.\n"
+    assert capsys.readouterr().out == "The timeline is empty: nothing has passed the gate yet.\n"
     assert timeline(as_json=True) == 0
     assert capsys.readouterr().out == ""
     assert not data.exists()

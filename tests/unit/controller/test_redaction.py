@@ -124,10 +124,31 @@ def test_ordinary_commands_and_names_of_variables_stay_readable(text: str) -> No
 
 
 @pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("STRIPE_KEY=zq7Invented9 ./run", "zq7Invented9"),
+        ("docker login -u me -p zq7Invented9 registry.example", "zq7Invented9"),
+        ("twine upload -u me -p zq7Invented9 dist/*", "zq7Invented9"),
+        ("redis-cli -h db -a zq7Invented9 ping", "zq7Invented9"),
+        ("curl 'https://api.example/v1?x=1&key=zq7Invented9&y=2'", "zq7Invented9"),
+        ("curl -b 'session=zq7Invented9' https://example.org", "zq7Invented9"),
+        ("git clone https://zq7Invented9@example.org/r.git", "zq7Invented9"),
+        ("openssl rsa -passin pass:zq7Invented9 -in k", "zq7Invented9"),
+        ("kubectl create secret generic s --from-literal=pw=zq7Invented9", "zq7Invented9"),
+    ],
+)
+def test_a_secret_in_the_usual_places_of_a_command_is_taken_out(text: str, secret: str) -> None:
+    assert secret not in Redactor().redact(text)
+
+
+@pytest.mark.parametrize(
     "piece",
     ["a", "eyJ-", "token=", "token='", "://a:", "curl ", "'", "zq-9", "-----BEGIN PRIVATE KEY-----", "--a-", "1", "a@"],
 )
 def test_time_grows_with_the_text_and_no_faster(redactor: Redactor, piece: str) -> None:
-    started = time.perf_counter()
-    redactor.redact(piece * (60_000 // len(piece)))
-    assert time.perf_counter() - started < 1.0
+    took = []
+    for _ in range(2):  # a busy machine may take one of them away
+        started = time.perf_counter()
+        redactor.redact(piece * (30_000 // len(piece)))
+        took.append(time.perf_counter() - started)
+    assert min(took) < 0.5

@@ -23,7 +23,17 @@ _ENDLESS = "never ends"
 _WRITES = "writes a file"
 _PROGRAM = "names a program to run"
 _DELETES = "deletes files"
+_FOLLOWS = "follows links out of the folder"
+_HIDDEN = "also reads hidden files, where keys are kept"
 
+
+def _pattern(text: str, _site: Site) -> str | None:
+    """Of the names of files to look into: none that hidden files alone would have."""
+    hidden = text.rpartition("/")[2][:1] in (".", "{", "[", "")
+    return f"{text} may be a pattern for hidden files" if hidden else None
+
+
+PATTERN = Kind(check=_pattern, free=True)
 _SHORT_WAIT = matching(r"(?:[0-5]?\d|60)(?:\.\d+)?s?|0?\.\d+s?", "at most a minute")
 
 
@@ -57,51 +67,59 @@ def _format(text: str, _site: Site) -> str | None:
 
 
 _GREP = Tool(
-    flags="""-n -i -y -v -w -x -c -l -L -q -s -o -r -R -h -H -E -F -G -P -a -b -z -Z -T -U -I -NUM --line-number
+    flags="""-n -i -y -v -w -x -c -l -L -q -s -o -r -h -H -E -F -G -P -a -b -z -Z -T -U -I -NUM --line-number
     --ignore-case --no-ignore-case --invert-match --word-regexp --line-regexp --count --files-with-matches
-    --files-without-match --quiet --silent --no-messages --only-matching --recursive --dereference-recursive
+    --files-without-match --quiet --silent --no-messages --only-matching --recursive
     --no-filename --with-filename --extended-regexp --fixed-strings --basic-regexp --perl-regexp --text --null
     --null-data --line-buffered --initial-tab --byte-offset --version -V""",
     takes={
         TEXT: "-e --regexp",
         READ: "-f --file --exclude-from",
         NUMBER: "-A -B -C -m --after-context --before-context --context --max-count",
-        WORD: "--include --exclude --exclude-dir --label",
+        PATTERN: "--include",
+        WORD: "--exclude --exclude-dir --label",
         one_of("read skip recurse"): "-d --directories -D --devices",
         one_of("binary text without-match"): "--binary-files",
     },
     maybe={WHEN: "--color --colour"},
+    traps={"-R --dereference-recursive": _FOLLOWS},
     lead=(WORD,),
     lead_unless="-e --regexp -f --file",
     operands=READ,
 )
 _RG = Tool(
-    flags="""-n -i -s -S -v -w -x -c -l -L -q -o -h -H -I -N -F -P -U -a -b -p -u -uu -uuu -. -0 --line-number
+    flags="""-n -i -s -S -v -w -x -c -l -q -o -h -H -I -N -F -P -U -a -b -p -0 --line-number
     --no-line-number --ignore-case --case-sensitive --smart-case --invert-match --word-regexp --line-regexp --count
     --count-matches --files-with-matches --files-without-match --files --quiet --only-matching --with-filename
-    --no-filename --fixed-strings --pcre2 --multiline --multiline-dotall --text --byte-offset --pretty --unrestricted
-    --hidden --no-ignore --no-ignore-vcs --no-ignore-parent --no-ignore-dot --no-ignore-global --no-ignore-files
-    --follow --heading --no-heading --column --stats --trim --vimgrep --json --type-list --null --no-messages
+    --no-filename --fixed-strings --pcre2 --multiline --multiline-dotall --text --byte-offset --pretty
+    --no-ignore --no-ignore-vcs --no-ignore-parent --no-ignore-dot --no-ignore-global --no-ignore-files
+    --heading --no-heading --column --stats --trim --vimgrep --json --type-list --null --no-messages
     --no-config --one-file-system --crlf --max-columns-preview --passthru --debug --line-buffered --no-ignore-messages
     --no-require-git --glob-case-insensitive --version -V""",
     takes={
         TEXT: "-e --regexp",
         READ: "-f --file --ignore-file",
-        WORD: """-g --glob --iglob -t --type -T --type-not --type-add --type-clear -r --replace --colors
+        PATTERN: "-g --glob --iglob",
+        WORD: """-t --type -T --type-not --type-add --type-clear -r --replace --colors
         --context-separator -E --encoding --engine --field-match-separator --path-separator""",
         NUMBER: """-A -B -C -m -M -j -d --after-context --before-context --context --max-count --max-columns
         --max-depth --max-filesize --threads""",
         one_of("none path modified accessed created"): "--sort --sortr",
         WHEN: "--color",
     },
-    traps={"--pre --pre-glob --hostname-bin": _PROGRAM, "-z --search-zip": "starts programs that unpack"},
+    traps={
+        "-u -uu -uuu -. --unrestricted --hidden": _HIDDEN,
+        "-L --follow": _FOLLOWS,
+        "--pre --pre-glob --hostname-bin": _PROGRAM,
+        "-z --search-zip": "starts programs that unpack",
+    },
     lead=(WORD,),
     lead_unless="-e --regexp -f --file --files --type-list",
     operands=READ,
 )
 _FIND = Tool(
-    flags="""-H -L -P -not -o -or -a -and -print -print0 -ls -prune -empty -readable -writable -executable -daystart
-    -depth -d -follow -mount -xdev -noleaf -true -false -nouser -nogroup -quit -ignore_readdir_race -O1 -O2 -O3""",
+    flags="""-P -not -o -or -a -and -print -print0 -ls -prune -empty -readable -writable -executable -daystart
+    -depth -d -mount -xdev -noleaf -true -false -nouser -nogroup -quit -ignore_readdir_race -O1 -O2 -O3""",
     takes={
         TEXT: """-name -iname -path -ipath -wholename -iwholename -regex -iregex -regextype -lname -ilname -type
         -xtype -perm -user -group -size -mtime -mmin -atime -amin -ctime -cmin -maxdepth -mindepth -printf -links
@@ -109,6 +127,7 @@ _FIND = Tool(
         LOOK: "-newer -anewer -cnewer -samefile",
     },
     traps={
+        "-L -H -follow": _FOLLOWS,
         "-exec -execdir -ok -okdir": "runs a program for each file",
         "-delete": _DELETES,
         "-fprint -fprint0 -fprintf -fls": _WRITES,

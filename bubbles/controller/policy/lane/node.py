@@ -174,7 +174,7 @@ NODE = Tool(
 PROGRAMS: dict[str, Tool] = {
     **TOOLS,
     "npm": NPM,
-    "npx bunx": _NPX,
+    "npx": _NPX,
     "pnpm": PNPM,
     "yarn": YARN,
     "bun": BUN,

@@ -41,7 +41,9 @@ _AWK_TOKEN = re.compile(
 )
 _AWK_REGEX = re.compile(rf"/{_BODY}/")
 _AWK_KEYWORDS = frozenset("print printf in return else do".split())
-_AWK_FORBIDDEN = frozenset("system getline close fflush ENVIRON PROCINFO function func nextfile SYMTAB FUNCTAB".split())
+_AWK_FORBIDDEN = frozenset(
+    "system getline close fflush ARGV ARGC ARGIND ENVIRON PROCINFO function func nextfile SYMTAB FUNCTAB".split()
+)
 
 
 def _awk(text: str, _site: Site) -> str | None:

@@ -93,7 +93,15 @@ def _source_folder(text: str, site: Site) -> str | None:
 
 
 def _new_folder(text: str, site: Site) -> str | None:
-    return folder(text, site) or (_AMONG_SOURCES if _is_root(text, site) else None)
+    if (reason := folder(text, site)) is not None:
+        return reason
+    name = text.rstrip("/").rpartition("/")[2]
+    return _AMONG_SOURCES if _is_root(text, site) or not _BUILD_LIKE(name) else None
+
+
+_BUILD_LIKE = re.compile(
+    r"(?i:.*(?:build|debug|release|target|dist|out|obj|bin|tmp|cmake|asan|tsan|ubsan|coverage).*)"
+).fullmatch
 
 
 _AMONG_SOURCES = "it would build among the sources, over a Makefile that is there"

@@ -25,7 +25,8 @@ _of_thread = threading.local()
 
 _FRAMES = frozenset(
     "program list pipeline command command_name redirected_statement file_redirect herestring_redirect subshell "
-    "compound_statement negated_command variable_assignments declaration_command unset_command".split()
+    "compound_statement negated_command variable_assignments declaration_command unset_command "
+    "test_command unary_expression binary_expression".split()
 )
 """Node kinds whose children are looked at. The named children of any other are one word, if the kind is a word's."""
 _WORDS = frozenset(

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 from bubbles.controller.policy.shell.reading import Assignment, Directories, Hole, Redirect, Segment, Word
 from bubbles.controller.policy.shell.simple import (
-    CHANGES_SHELL,
     DECLARES,
     assignment_of,
+    changes_meaning,
     directories_after,
     guess_of,
-    plain_set,
+    timed,
 )
 from bubbles.controller.policy.shell.stream import ASSIGNMENT, Stream
 from bubbles.controller.policy.shell.tokens import Token
@@ -353,9 +353,10 @@ class Grammar(Stream):
         core = core_of(words)
         if core is not words:
             guess = guess[len(words) - len(core) :]
-        name = words[0].text if words and words[0].exact else ""
-        if name in CHANGES_SHELL or (name == "set" and not plain_set(words[1:])):
-            self.doubt(f"'{name}', which changes what later commands mean")
+        spoken = timed(words)
+        name = spoken[0].text if spoken and spoken[0].exact else ""
+        if changing := changes_meaning(spoken):
+            self.doubt(f"'{changing}', which may change what other commands mean")
         if name in DECLARES:  # ``export A=1`` assigns as ``A=1`` does
             declared: list[Assignment] = []
             for token in tokens[1:]:
@@ -374,7 +375,7 @@ class Grammar(Stream):
                 upstream=self.upstream,
             )
         )
-        after = directories_after(words, directories, self.home)
+        after = directories_after(spoken, directories, self.home)
         return after, directories if name == "cd" else after
 
 

@@ -56,7 +56,7 @@ class Lexer:
                 here = token.end()
                 value = token[1]
                 if value is not None:
-                    tokens.append(Token(here - len(value), here, "", (Word(value),), value))
+                    tokens.append(Token(here - len(value), here, "", (Word(value),), value, value))
                 else:
                     value = token[2]
                     tokens.append(Token(here - len(value), here, value))

@@ -28,17 +28,16 @@ _MAX_DIRECTORIES = 8
 
 def guess_of(tokens: Sequence[Token], home: str) -> tuple[str, ...]:
     """What the argv may turn out to be."""
-    if not any(SPLIT in token.guess for token in tokens):
-        return tuple([token.guess for token in tokens])
+    texts = [token.guess for token in tokens]
+    if SPLIT not in "".join(texts):
+        return tuple(texts)
     guess: list[str] = []
-    for token in tokens:
-        if SPLIT not in token.guess:
-            guess.append(token.guess)
+    for text in texts:
+        if SPLIT not in text:
+            guess.append(text)
         else:
             guess.extend(
-                home + part[1:] if part == "~" or part.startswith("~/") else part
-                for part in token.guess.split(SPLIT)
-                if part
+                home + part[1:] if part == "~" or part.startswith("~/") else part for part in text.split(SPLIT) if part
             )
     return tuple(guess)
 
@@ -58,6 +57,26 @@ def assignment_of(token: Token, written: str) -> tuple[Assignment, str] | None:
     holes = word.holes & ~Hole.GLOB if len(token.words) == 1 else word.holes | Hole.BRACE
     value = Word(text[text.find("=") + 1 :], holes, word.literal)
     return Assignment(name, value, bool(match[3])), doubt
+
+
+def timed(words: tuple[Word, ...]) -> tuple[Word, ...]:
+    """``words`` behind the reserved word ``time``: they run in the shell itself, unlike those behind a program."""
+    while words and words[0].literal and words[0].text == "time":
+        words = words[2:] if len(words) > 1 and words[1].text == "-p" else words[1:]
+    return words
+
+
+def changes_meaning(words: tuple[Word, ...]) -> str:
+    """The builtin, or its option, after which the same text may mean something else; else nothing.
+
+    ``test -v`` and ``printf -v`` evaluate the subscript of an array that they are given, quoted or not.
+    """
+    name = words[0].text if words and words[0].exact else ""
+    if name in CHANGES_SHELL or (name == "set" and not plain_set(words[1:])):
+        return name
+    if name in ("test", "[", "printf") and any(word.text[:2] in ("-v", "-R") for word in words[1:]):
+        return f"{name} -v"
+    return ""
 
 
 def directories_after(words: tuple[Word, ...], directories: Directories, home: str) -> Directories:

@@ -45,9 +45,7 @@ class Stream:
         self.tokens = self.lexer.tokens
         self.operators = [token.operator for token in self.tokens]
         self.operators += ("end", "end")
-        self.written = [
-            token.words[0].text if len(token.words) == 1 and token.words[0].literal else "" for token in self.tokens
-        ]
+        self.written = [token.plain for token in self.tokens]
         if self.lexer.exhausted:
             self.fail("it is too long to be read whole")
         for doubt in self.lexer.doubts:

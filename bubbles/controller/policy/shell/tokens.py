@@ -20,3 +20,5 @@ class Token(NamedTuple):
     """More than one where braces expand."""
     guess: str = ""
     """The text with every guess taken, and SPLIT where it may come apart."""
+    plain: str = ""
+    """The text of a word that is written without quotes or expansions."""

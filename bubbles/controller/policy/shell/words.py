@@ -48,7 +48,10 @@ class WordScan:
         value = "".join(self.value)
         guess = "".join(self.guess)
         if not self.brace:
-            return Token(self.start, self.here, "", (Word(value, self.holes, self.literal),), guess)
+            if value == "[":  # the command of that name, not a pattern
+                self.holes = Hole.NONE
+            word = Word(value, self.holes, self.literal)
+            return Token(self.start, self.here, "", (word,), guess, value if self.literal else "")
         words = braces(value) if not self.quoted and not self.holes & ~Hole.GLOB else None
         if words is None:
             spread = braces(guess) or (guess,)
@@ -56,7 +59,8 @@ class WordScan:
                 self.start, self.here, "", (Word(value, self.holes | Hole.BRACE, self.literal),), SPLIT.join(spread)
             )
         made = tuple(Word(word, self.holes, len(words) == 1) for word in words)
-        return Token(self.start, self.here, "", made, SPLIT.join(words))
+        plain = value if self.literal and len(words) == 1 else ""
+        return Token(self.start, self.here, "", made, SPLIT.join(words), plain)
 
     def run(self) -> int:
         text, end = self.lexer.text, len(self.lexer.text)

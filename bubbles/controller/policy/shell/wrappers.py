@@ -157,7 +157,6 @@ _GIT_SCRIPT_OPTIONS = frozenset(
     "--upload-pack --receive-pack --exec -x --extcmd".split()
 )
 _TEST_COMMANDS = frozenset(("--test-command", "--build-and-test-command"))
-_SHELL_WORD = re.compile(r"[A-Za-z0-9_./:@%+,=^-]+")
 
 
 def unwrap(segment: Segment) -> list[Inner]:
