@@ -194,4 +194,13 @@ def _slashes(path: str) -> list[int]:
 
 def _matches(place: str, pattern: str) -> bool:
     names, patterns = place.split("/"), pattern.split("/")
-    return len(names) == len(patterns) and all(map(fnmatchcase, names, patterns))
+    return len(names) == len(patterns) and all(map(may_be, names, patterns))
+
+
+LONGEST_PATTERN = 200
+"""Characters. Making a pattern ready takes time that grows with the square of its length."""
+
+
+def may_be(name: str, pattern: str) -> bool:
+    """Whether ``pattern`` may match ``name``. One so long that it takes time to tell is suspected."""
+    return len(pattern) > LONGEST_PATTERN or fnmatchcase(name, pattern)

@@ -8,7 +8,7 @@ from fnmatch import filter as matching
 
 from bubbles.controller.policy.blacklist import carriers, deletion, devices, files
 from bubbles.controller.policy.blacklist.finding import Call, Finding, Hit, destructive, high_risk
-from bubbles.controller.policy.blacklist.ground import Ground
+from bubbles.controller.policy.blacklist.ground import LONGEST_PATTERN, Ground
 from bubbles.controller.policy.blacklist.tables import CHECKERS, VERSIONED
 from bubbles.controller.policy.contract import Context
 from bubbles.controller.policy.places import beneath
@@ -75,6 +75,9 @@ class _Search:
         yield from deletion.rm_of_anything(call)
         pattern = call.program.replace(UNKNOWN, "*")
         if not pattern.strip("*?"):
+            return
+        if len(pattern) > LONGEST_PATTERN:
+            yield high_risk("the program's name is hidden in a long pattern")
             return
         for name in matching(CHECKERS, pattern):
             for checker in CHECKERS[name]:

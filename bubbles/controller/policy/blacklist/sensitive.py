@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from bubbles.controller.policy.blacklist.ground import Ground
+from bubbles.controller.policy.blacklist.ground import Ground, may_be
 from bubbles.controller.policy.places import beneath
 from bubbles.controller.policy.shell.reading import UNKNOWN, Directories
 
@@ -145,7 +144,7 @@ def _by_pattern(pattern: str, ground: Ground) -> str | None:
 
 
 def _fits(names: list[str], parts: list[str]) -> bool:
-    return len(names) == len(parts) and all(map(fnmatchcase, names, parts))
+    return len(names) == len(parts) and all(map(may_be, names, parts))
 
 
 def obeyed(path: str, directories: Directories, ground: Ground, *, written: bool = False) -> str | None:

@@ -256,8 +256,8 @@ class Grammar(Stream):
 
     def _until(self, closer: str) -> None:
         while self.operator() != "end" and self.word_text() != closer:
-            self.at += 1
-        self.at += 1
+            self.skip()
+        self.skip()
 
     def _case_pattern(self) -> None:
         self.skip_newlines()
@@ -271,7 +271,7 @@ class Grammar(Stream):
         if self.word_text() == name:
             self.at += 1
         if self.operator() == "(":
-            self.at += 2
+            self.skip(2)
         self.skip_newlines()
         outer, self.via = self.via, (*self.via, f"function {name}")
         self._command(None)

@@ -88,6 +88,10 @@ class Stream:
         except IndexError:
             return ""
 
+    def skip(self, count: int = 1) -> None:
+        """Step over tokens, not past the end."""
+        self.at = min(self.at + count, len(self.tokens))
+
     def doubt(self, what: str) -> None:
         if what not in self.doubts:
             self.doubts.append(what)
