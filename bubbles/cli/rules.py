@@ -99,6 +99,8 @@ def check(
         print_json(_as_json(decision))
     else:
         _show(decision)
+        if (hint := _hint(decision, settings)) is not None:
+            print(styled(visible(hint), "dim"))
     return 0
 
 
@@ -154,6 +156,11 @@ def _context(
     roots = [_absolute(path) for path in (root or (None if desk and cwd else Path()), desk) if path is not None]
     name = backend or settings.tools.sandbox.backend
     holds = enforced(settings, name)
+    for path in roots:
+        if path == "/" or str(settings.person_home).startswith(f"{path}/") or path == str(settings.person_home):
+            complain(f"No sandbox opens with the root {path}: name a directory made for the work, with --root DIR.")
+        elif not os.path.isdir(path):
+            complain(f"There is no directory {path}: what is said is said as if there were.")
     return Context(
         cwd=_absolute(cwd) if cwd is not None else roots[0],
         roots=tuple(roots),
@@ -211,6 +218,30 @@ def _show(decision: Decision) -> None:
         over = "  (overridden)" if match.overridden else ""
         line = f"rule:  {match.effect} {' '.join(match.prefix)}  {match.layer} {match.file}:{match.line}{over}"
         print(visible(line))
+
+
+def _hint(decision: Decision, settings: Settings) -> str | None:
+    """The rule that would let a plain command through, for a person to copy."""
+    import shlex
+
+    from bubbles.controller.policy.contract import Layer, Policy, Verdict
+    from bubbles.controller.policy.rules import parse_rules
+
+    if decision.verdict is not Verdict.ASK or decision.policy is not Policy.NO_RULE or decision.matches:
+        return None
+    try:
+        words = shlex.split(decision.segment)
+    except ValueError:
+        return None
+    plain = [word for word in words[:3] if word.isascii() and word.replace("-", "").replace("_", "").isalnum()]
+    if not plain or plain[0] != words[0] or any(mark in decision.segment for mark in "$`<>{}*?~="):
+        return None
+    prefix = plain[:2] if len(plain) > 1 and plain[1] == words[1] and not plain[1].startswith("-") else plain[:1]
+    line = f"prefix_rule(pattern={json.dumps(prefix)})"
+    made = parse_rules(line + "\n", file="hint", layer=Layer.ASSISTANT).rules
+    if not made or not made[0].grants:
+        return None
+    return f"to allow it and the like: {line} in a file {settings.data_dir / 'rules'}/NAME.rules"
 
 
 def _batch(name: str, context: Context, loaded: LoadedRules) -> int:

@@ -42,6 +42,9 @@ class GateError(BubblesError):
 class DeclinedError(GateError):
     """Nothing was run. The message tells the model, or the person at a terminal, why."""
 
+    exit_code = 126
+    """What a shell reports for a command that it may not run."""
+
     def __init__(self, told: str, decision: Decision) -> None:
         super().__init__(told)
         self.decision = decision

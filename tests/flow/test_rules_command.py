@@ -164,7 +164,7 @@ def test_the_gate_lets_through_asks_and_refuses(bubbles: Run, tmp_path: Path) ->
     assert fine.returncode == 1  # cat ran, and found no such file
     assert b"note.txt" in fine.stderr
     nobody = bubbles("sandbox", "exec", "-b", "local", "--gate", "--", "touch", "made")
-    assert nobody.returncode == 1
+    assert nobody.returncode == 126
     assert b"nobody can be asked" in nobody.stderr
     assert not (tmp_path / "project" / "made").exists()
     refused = bubbles("sandbox", "exec", "-b", "local", "--gate", "--", "rm", "-rf", "/")

@@ -246,6 +246,10 @@ class _Reader:
 
     def _with_grants(self, rule: Rule) -> Rule:
         """What an allow rule must not grant, and what a rule that names a script says of plain commands."""
+        blank = next((text for text in rule.pattern[0] if " " in text.strip()), None)
+        if blank is not None and "/" not in blank:
+            parts = ", ".join(f'"{part}"' for part in blank.split())
+            self._say(rule.line, f'"{blank}" is the name of no program, so this matches nothing. Write [{parts}].')
         commands = [command for script in rule.scripts if (command := plain_command(script)) is not None]
         if rule.effect is not Effect.ALLOW:
             return replace(rule, commands=tuple(commands))
