@@ -109,6 +109,7 @@ async def test_several_commands_in_flight_are_all_told_of_the_loss(bench: Bench,
     assert {result.outcome for result in results} == {Outcome.LOST}
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(40)
 async def test_runner_of_local_that_a_command_stops_is_lost_after_its_deadline_and_costs_no_other(bench: Bench) -> None:
     """SIGSTOP from the same uid: ``local`` cannot keep it off. B007: the controller and other sessions go on."""

@@ -123,6 +123,8 @@ class Context:
     mode: Mode = Mode.ASK
     resolve: Callable[[str], str] = os.path.normpath
     """Where an absolute path really leads, links followed. The default knows of no links."""
+    real_roots: tuple[str, ...] = ()
+    """``roots`` with links followed; ``decide`` fills it in, once for all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,7 +72,8 @@ def decide(command: Command, context: Context, rulebook: Rulebook) -> Decision:
     if wrong is not None:
         return Decision(verdict=Verdict.DENY, stage=Stage.DEFAULT, policy=Policy.NOT_UNDERSTOOD, reason=wrong)
     # Each path is looked up once: links may be many, and one decision must see the same world throughout.
-    context = replace(context, resolve=cache(context.resolve))
+    resolve = cache(context.resolve)
+    context = replace(context, resolve=resolve, real_roots=tuple([resolve(root) for root in context.roots]))
     script = command.script
     reading = read_argv(command.argv, context) if script is None else read(script, context)
     parts = list(_parts(reading, context, rulebook))
@@ -158,12 +159,12 @@ def _of_segment(
     segment: Segment, context: Context, rulebook: Rulebook, grants: tuple[Match, ...], *, understood: bool
 ) -> _Part:
     """The decision on one command in plain sight."""
-    found = [*grants, *_restrictions(segment, rulebook)]
+    found = grants + _restrictions(segment, rulebook)
     allows = _allows(segment, rulebook)
     blurred = _blurred(segment, context, understood=understood) if allows else None
     if blurred is None:
-        found.extend(allows)
-    effect, matches = resolve_precedence(found)
+        found += allows
+    effect, matches = resolve_precedence(found) if found else (None, ())
     if effect in (Effect.FORBIDDEN, Effect.PROMPT):
         return _of_restriction(effect, matches, segment)
     why_not = _why_not_lane(segment, context) if understood else "the whole is not understood for certain"

@@ -31,4 +31,4 @@ def inside(path: str, directories: Directories, context: Context) -> bool:
 
 
 def real_roots(context: Context) -> tuple[str, ...]:
-    return tuple(context.resolve(root) for root in context.roots)
+    return context.real_roots or tuple(context.resolve(root) for root in context.roots)

@@ -51,10 +51,14 @@ def secret(path: str) -> bool:
     if not _SECRET_FOLDERS.isdisjoint(parts) or parts[-2:] == [".git", "config"]:
         return True
     if "*" in name or "?" in name or "[" in name:
-        return any(fnmatch.fnmatchcase(specimen, name) for specimen in _SPECIMENS)
+        return len(name) > _LONGEST_PATTERN or any(fnmatch.fnmatchcase(specimen, name) for specimen in _SPECIMENS)
     if name.endswith(_SAMPLES):
         return False
     return name in _SECRET_NAMES or name.endswith(_SECRET_ENDINGS) or name.startswith(_SECRET_BEGINNINGS)
+
+
+_LONGEST_PATTERN = 200
+"""Characters: making a pattern ready takes time that grows with the square of its length."""
 
 
 def within(place: str, roots: tuple[str, ...]) -> str | None:

@@ -88,6 +88,8 @@ class Rulebook:
         head = words[0]
         found: list[_Entry] = []
         shelf = self._allows.by_second.get(head)
+        if shelf is None and head not in self._allows.others and not self._scripts:
+            return ()
         if shelf is not None and len(words) > 1:
             found += [entry for entry in shelf.get(words[1], ()) if _fits(entry, words)]
         others = self._allows.others.get(head)

@@ -127,8 +127,7 @@ class _Reader:
         self.hidden.extend(one._replace(via=via + one.via) for one in inner.hidden)
         self.doubts.extend(inner.doubts)
         self.broken = self.broken or inner.broken
-        return replace(
-            inner,
+        return inner._replace(
             segments=tuple(
                 one._replace(via=via + one.via, background=one.background or segment.background)
                 for one in inner.segments

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from typing import NamedTuple
 
 UNKNOWN = "\0"
@@ -84,8 +83,7 @@ class Segment(NamedTuple):
     background: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class Reading(NamedTuple):
     """A script, read."""
 
     script: str
