@@ -29,10 +29,12 @@ LANE_ENV = MappingProxyType(
         "GIT_CONFIG_COUNT": str(len(GIT_SETTINGS)),
         **{f"GIT_CONFIG_KEY_{number}": name for number, name in enumerate(GIT_SETTINGS)},
         **{f"GIT_CONFIG_VALUE_{number}": value for number, value in enumerate(GIT_SETTINGS.values())},
+        "GIT_NO_LAZY_FETCH": "1",
         "npm_config_yes": "false",
     }
 )
-"""What the lane counts on: git as above, and npx that fetches nothing unasked."""
+"""What the lane counts on: git as above, which fetches no missing objects by itself (git 2.45), and npx that fetches
+nothing unasked."""
 
 
 class GateError(BubblesError):

@@ -155,6 +155,47 @@ def test_an_allow_needs_certainty_and_a_refusal_only_suspicion(tmp_path: Path, s
 
 
 @pytest.mark.req("DEC-06")
+@pytest.mark.parametrize(
+    "script",
+    [
+        "setarch x86_64 git push",
+        "prlimit --nofile=10 git push",
+        "tini -- git push",
+        "xvfb-run -a git push",
+        "docker run --rm image git push",
+        "kubectl exec -it pod -- git push",
+        "bwrap --ro-bind / / git push",
+        "perf record -o x git push",
+        "watchexec git push",
+        "git-push",
+        "/usr/lib/git-core/git-push",
+        "env --split-string='git push'",
+        "coproc X { git push; }",
+        ". /dev/stdin <<< 'git push'",
+        "time A=1 git push",
+        "/usr/bin/gi? push",
+        "tmux new-session -d 'git push'",
+        "hyperfine 'git push'",
+        "GIT_SSH_COMMAND='git push' git fetch",
+        "less +x 'git push'",
+        "$(which git) push",
+        'set -- git push; "$@"',
+    ],
+)
+def test_a_forbidden_command_is_seen_behind_what_nothing_is_known_of(tmp_path: Path, script: str) -> None:
+    rules = book(tmp_path, assistant='prefix_rule(pattern=["git", "push"], decision="forbidden")\n')
+    decision = of(script, rules, CONTAINED)
+    assert decision.verdict is not Verdict.ALLOW
+    assert decision.stage in (Stage.RULES, Stage.BLACKLIST)
+
+
+@pytest.mark.parametrize("script", ["grep -rn 'git push' src", "git commit -m 'explain git push'", "echo git push"])
+def test_what_only_speaks_of_a_forbidden_command_is_not_it(tmp_path: Path, script: str) -> None:
+    rules = book(tmp_path, assistant='prefix_rule(pattern=["git", "push"], decision="forbidden")\n')
+    assert of(script, rules).verdict is Verdict.ALLOW
+
+
+@pytest.mark.req("DEC-06")
 def test_a_rule_that_names_a_whole_script_grants_that_text_in_any_shell(tmp_path: Path) -> None:
     script = "for f in a b; do echo $f; done"
     rules = book(tmp_path, assistant=f'prefix_rule(pattern=["/bin/zsh", "-lc", "{script}"])\n')

@@ -113,6 +113,8 @@ def test_what_is_no_script_for_certain_is_broken(script: str) -> None:
         "[ -v 'a[$(b)]' ]",
         "test -v 'a[$(b)]'",
         "time alias a=b",
+        "printf 'x%n' PATH",
+        "a 99999999999>x",
         "a ${A:-b}",
     ],
 )
@@ -268,6 +270,7 @@ def test_redirects_and_assignments_belong_to_their_command() -> None:
         ("$((1+1))", Hole.SUBSTITUTION),
         ("~root", Hole.TILDE),
         ("~:x", Hole.TILDE),
+        ("{~,x}/y", Hole.BRACE),
         ("~{a,b}'x'", Hole.TILDE),
         ("$!", Hole.VARIABLE),
         ("{1..3}{a,b}", Hole.BRACE),

@@ -221,9 +221,18 @@ def _allows(segment: Segment, rulebook: Rulebook) -> tuple[Match, ...]:
 
 
 def _restrictions(segment: Segment, rulebook: Rulebook) -> tuple[Match, ...]:
-    found = rulebook.restrictions(segment.guess)
+    """Prompt and forbidden rules that the command falls under, or may: behind a program that is not known to take data
+    only, and in what is assigned, too.
+    """
+    guess = segment.guess
+    found = rulebook.restrictions(guess)
     if segment.core is not segment.words:
         found += rulebook.restrictions(tuple(word.text for word in segment.words))
+    if guess and not lane.takes_data(guess[0]):
+        found += rulebook.restrictions_behind(guess)
+    for assignment in segment.assignments:
+        if " " in assignment.value.text:
+            found += rulebook.restrictions_behind(("", assignment.value.text))
     return found
 
 

@@ -7,8 +7,10 @@ through options before a sub-command, and against words whose text is not known.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from dataclasses import fields as dataclass_fields
 
 from bubbles.controller.policy.contract import Effect, Layer, Match
 from bubbles.controller.policy.rules.carriers import smuggles
@@ -19,9 +21,12 @@ from bubbles.controller.policy.shell.reading import UNKNOWN
 
 MAX_PLACES = 200
 """Words before a sub-command that are looked through; beyond, a rule is suspected."""
+MAX_BEHIND = 40
+"""Words behind a program that nothing is known of at which a command may begin."""
 MAX_GUESSES = 8
 """Rules that are named where even the program is not known."""
 _MAX_PAIRS = 1_000
+_PATTERN = re.compile(r"\[[^]]{0,40}\]|[*?\[]")
 
 _STRENGTH = {Layer.GLOBAL: 0, Layer.ASSISTANT: 1, Layer.SESSION: 2}
 _SEVERITY = {Effect.ALLOW: 0, Effect.PROMPT: 1, Effect.FORBIDDEN: 2}
@@ -114,6 +119,11 @@ class Rulebook:
             return ()
         base = guess[0].rpartition("/")[2]
         index = self._restricts
+        if base.startswith("git-"):
+            return self.restrictions(("git", base[4:], *guess[1:]))
+        if any(mark in base for mark in "*?["):
+            base = _PATTERN.sub(UNKNOWN, base)
+            guess = (base, *guess[1:])
         if UNKNOWN in base:
             return self._suspects(guess)
         shelf, others = index.by_second.get(base), index.others.get(base)
@@ -124,6 +134,27 @@ class Rulebook:
             entries += _within_reach(shelf, base, guess)
         found = [(entry, walk) for entry in _ordered(entries) if (walk := _walk(entry, base, guess)) is not None]
         return tuple(_of_rule(entry.rule, walk.path, sure=walk.sure) for entry, walk in found)
+
+    def restrictions_behind(self, guess: Sequence[str]) -> tuple[Match, ...]:
+        """Those that may be meant by words behind a program of which nothing is known: it may run them.
+
+        A rule of several tokens is taken at its word. One of a single token, and what stands in one argument, may be
+        data, and is only a suspicion.
+        """
+        if not (self._restricts.others or self._restricts.by_second):
+            return ()
+        found: list[Match] = []
+        for at in range(1, min(len(guess), MAX_BEHIND)):
+            word = guess[at]
+            if " " in word:
+                found += map(_doubted, self.restrictions(word.split()))
+            elif not word.startswith("-"):
+                found += [
+                    match if len(match.prefix) > 1 else _doubted(match)
+                    for match in self.restrictions(guess[at:])
+                    if UNKNOWN not in word
+                ]
+        return tuple(dict.fromkeys(found))
 
     def exact_matches(self, argv: Sequence[str]) -> tuple[Match, ...]:
         """Every rule that is a prefix of ``argv`` as it stands, once an alternative: for tests of the language."""
@@ -207,6 +238,14 @@ def _of_rule(rule: Rule, prefix: tuple[str, ...], *, sure: bool) -> Match:
         line=rule.line,
         justification=rule.justification,
     )
+
+
+def _doubted(match: Match) -> Match:
+    """As a suspicion: what it forbids is asked about."""
+    if isinstance(match, Suspicion):
+        return match
+    fields = {field.name: getattr(match, field.name) for field in dataclass_fields(match)}
+    return Suspicion(**{**fields, "effect": Effect.PROMPT})
 
 
 # -- suspicion --------------------------------------------------------------------------------------------------------

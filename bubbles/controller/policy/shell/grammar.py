@@ -24,6 +24,8 @@ from bubbles.controller.policy.shell.tokens import Token
 from bubbles.controller.policy.shell.wrappers import core_of
 
 MAX_SEGMENTS = 200
+MAX_DESCRIPTOR = 3
+"""Digits. bash takes a number past the largest int for a word; a real descriptor is far shorter."""
 MAX_NESTED = 30
 """Groups, subshells and constructs inside one another."""
 
@@ -212,6 +214,9 @@ class Grammar(Stream):
                     self.doubt("a descriptor kept in a variable")
                 else:
                     return None
+            if len(text) > MAX_DESCRIPTOR:
+                self.doubt("a number before a redirect that bash may take for a word")
+                return None
             descriptor = text
             at += 1
         operator = self.tokens[at].operator if at < len(self.tokens) else "end"
@@ -241,6 +246,8 @@ class Grammar(Stream):
             self._case_pattern()
         elif word == "[[":
             self._until("]]")
+        elif word == "coproc" and self.at + 1 < len(self.tokens) and self.tokens[self.at + 1].plain == "{":
+            self.skip()  # its name
         elif word == "function" and self.operator() == "":
             self._function(self.word_text() or "?")
             return None, None

@@ -22,6 +22,8 @@ _SPECIAL_NAMES = frozenset(
     "EXECIGNORE FIGNORE HISTFILE INPUTRC SHELL TMPDIR".split()
 )
 """Variables by which bash itself reads or runs things otherwise."""
+_COUNTS = re.compile(r"%[^%A-Za-z]*[a-z]{0,2}n")
+"""``%n`` of printf assigns to the variable that it is given the name of."""
 _HARMLESS_SET = re.compile(r"[-+][eux]+o?")
 _MAX_DIRECTORIES = 8
 
@@ -76,6 +78,8 @@ def changes_meaning(words: tuple[Word, ...]) -> str:
         return name
     if name in ("test", "[", "printf") and any(word.text[:2] in ("-v", "-R") for word in words[1:]):
         return f"{name} -v"
+    if name == "printf" and any(_COUNTS.search(word.text) for word in words[1:]):
+        return "printf %n"
     return ""
 
 

@@ -52,7 +52,9 @@ class WordScan:
                 self.holes = Hole.NONE
             word = Word(value, self.holes, self.literal)
             return Token(self.start, self.here, "", (word,), guess, value if self.literal else "")
-        words = braces(value) if not self.quoted and not self.holes & ~Hole.GLOB else None
+        # A tilde that braces bring to the front of a word is expanded: {~,x}/y.
+        sure = not self.quoted and "~" not in value and not self.holes & ~Hole.GLOB
+        words = braces(value) if sure else None
         if words is None:
             spread = braces(guess) or (guess,)
             return Token(

@@ -71,7 +71,6 @@ _PREFIXES: dict[str, _Prefix] = {
     "unshare": _prefix("-S -G -R -w --root --wd --setuid --setgid"),
     "nsenter": _prefix("-t -S -G --target"),
     "chroot": _prefix("--userspec --groups", 1),
-    "bwrap": _prefix("--bind --ro-bind --dev-bind --chdir --setenv"),
     "firejail": _prefix(),
     "runuser": _prefix("-u --user"),
     "setpriv": _prefix("--reuid --regid"),
@@ -174,6 +173,8 @@ def unwrap(segment: Segment) -> list[Inner]:
     if name in SHELLS or name == "busybox":
         _shell(name, segment, found)
     options = _SCRIPT_OPTIONS.get(name)
+    if name in (".", "source"):
+        _from_input(name, segment, found)
     if options is not None:
         found.extend(Inner(via=f"{name} {option}", script=value) for option, value in _values(guess, options))
     special = _SPECIAL.get(name)
@@ -263,9 +264,9 @@ def _after_prefix(name: str, words: Sequence[str], prefix: _Prefix, found: list[
             at += 1
             break
         if word.startswith("-") and len(word) > 1:
-            if word.split("=", 1)[0] in ("-S", "--split-string") or (name == "env" and word.startswith("-S")):
-                text = word[2:] if word.startswith("-S") and len(word) > 2 else " ".join(words[at + 1 : at + 2])
-                found.append(Inner(via="env -S", script=text.removeprefix("plit-string=")))
+            if word.startswith(("-S", "--split-string")) and name == "env":
+                glued = word.partition("=")[2] if word.startswith("--") else word[2:]
+                found.append(Inner(via="env -S", script=" ".join((glued, *words[at + 1 :]))))
             if word in prefix.valued:
                 at += 1
             elif "=" not in word and at + 2 < len(words) and maybe is None:
@@ -294,6 +295,11 @@ def _shell(name: str, segment: Segment, found: list[Inner]) -> None:
             values["@"] = values["*"] = " ".join(rest[2:])
             found.append(Inner(via=f"{name} {word}", script=rest[0], values=values))
             return
+    _from_input(name, segment, found)
+
+
+def _from_input(name: str, segment: Segment, found: list[Inner]) -> None:
+    """The script that a shell is given on its standard input."""
     found.extend(
         Inner(via=f"{name} <<", script=redirect.target.text)
         for redirect in segment.redirects
@@ -447,5 +453,5 @@ _SPECIAL: dict[str, Callable[[tuple[str, ...], list[Inner]], None]] = {
     "docker": _container,
     "podman": _container,
 }
-_KNOWN = frozenset((*_PREFIXES, *(name for name, _ in _RUNNERS), *SHELLS, *_SCRIPT_OPTIONS, *_SPECIAL))
+_KNOWN = frozenset((".", "source", *_PREFIXES, *(name for name, _ in _RUNNERS), *SHELLS, *_SCRIPT_OPTIONS, *_SPECIAL))
 """Every program that may run another, as far as is known here."""
