@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable
 
@@ -21,12 +22,30 @@ from bubbles.controller.policy.lane import (
 )
 from bubbles.controller.policy.lane.files import within
 from bubbles.controller.policy.lane.surroundings import harmless, inert
-from bubbles.controller.policy.lane.table import Site, Tool, spread
+from bubbles.controller.policy.lane.table import UNLISTED, Site, Tool, spread
 from bubbles.controller.policy.lane.walk import Walk, shown
 from bubbles.controller.policy.shell.reading import UNKNOWN, Assignment, Segment, Word
 
 _ORDINARY = {ord("\n"): None, ord("\t"): None}
 _WITH_HOLES = _ORDINARY | {ord(UNKNOWN): None}
+_MOST_FOLDERS = 4
+_MOST_WORDS = 128
+"""Bounds on how many paths may have to be looked up. What only prints its words has none."""
+_ONLY_PRINTS = frozenset("echo printf true false :".split())
+_PLAIN_AT = frozenset(
+    """git grep egrep fgrep rg echo printf true false : test [ sed awk gawk mawk jq sort uniq cut tr nl column paste
+    comm fold fmt rev tac expand unexpand seq find fd fdfind date basename dirname which type command tree ls""".split()
+)
+"""Those that never take ``@file`` for a file of further arguments."""
+_THROUGH_A_SHELL = frozenset("npm npx pnpm yarn bun".split())
+"""Those that hand words to a shell; npm before 9 puts them into double quotes and escapes only these."""
+_EXPANDED = re.compile(r"`|\\\"|\$(?![|)/]|$)").search
+_WITH_VERBS = frozenset(
+    """ansible apt apt-get aws az brew conda dnf docker docker-compose doctl fastlane firebase flatpak fly flyctl gcloud
+    gh glab gsutil helm heroku kubectl launchctl mamba minikube nerdctl netlify nix oc pacman podman pulumi railway snap
+    stripe supabase systemctl terraform vagrant vercel wrangler yum""".split()
+)
+"""Programs outside the table whose first word is a sub-command."""
 _SYSTEM = frozenset({"/bin", "/usr/bin", "/usr/local/bin"})
 """A program given by its path in one of these is the one of that name."""
 
@@ -52,7 +71,7 @@ def judge(segment: Segment, context: Context) -> str | None:
     if segment.background:
         return "a command in the background outlives the call"
     for assignment in segment.assignments:
-        if not inert(assignment, context):
+        if not inert(assignment, context, segment.directories if segment.words else None):
             return f"{assignment.name}= may change what a program does"
     for redirect in segment.redirects:
         if (reason := harmless(redirect, segment.directories, context)) is not None:
@@ -74,6 +93,8 @@ def _astray(site: Site) -> str | None:
     for place in site.places:
         if within(place, site.roots) is None:
             return f"it would run in {place}, outside the folders of this session"
+    if len(site.places) > _MOST_FOLDERS:
+        return f"it may run in any of more than {_MOST_FOLDERS} folders"
     return None if site.places else "it is not known in which folder it would run"
 
 
@@ -89,8 +110,14 @@ def _command(words: tuple[Word, ...], site: Site, context: Context) -> str | Non
     if name == "export":
         return _export(words, context)
     if (tool := PROGRAMS.get(name)) is None:
-        return f"{shown(_said(words))} is not among the commands that run without asking"
-    return Walk(words, site, name).run(tool)
+        return f"{shown(_said(words))} {UNLISTED}"
+    if len(words) > _MOST_WORDS and name not in _ONLY_PRINTS:
+        return f"{name} is given more than {_MOST_WORDS} words"
+    if name in _THROUGH_A_SHELL:
+        for word in words:
+            if _EXPANDED(word.text):
+                return f"{shown(word.text)} may be read once more by the shell that {name} starts"
+    return Walk(words, site, name, plain_at=name in _PLAIN_AT).run(tool)
 
 
 def _export(words: tuple[Word, ...], context: Context) -> str | None:
@@ -103,7 +130,10 @@ def _export(words: tuple[Word, ...], context: Context) -> str | None:
 
 
 def _said(words: tuple[Word, ...]) -> str:
-    """The command's name, and its sub-command if the next word looks like one."""
-    if len(words) > 1 and words[1].exact and words[1].text.replace("-", "").isalnum() and words[1].text[0] != "-":
-        return f"{words[0].text} {words[1].text}"
-    return words[0].text
+    """The command's name, and its sub-command if it is known to have any."""
+    name = words[0].text
+    if len(words) > 1 and name.rpartition("/")[2] in _WITH_VERBS and words[1].exact:
+        verb = words[1].text
+        if verb.replace("-", "").isalpha() and verb[0] != "-":
+            return f"{name} {verb}"
+    return name

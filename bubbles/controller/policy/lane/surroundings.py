@@ -71,8 +71,11 @@ _INERT: dict[str, Callable[[str], object]] = spread(
 )
 
 
-def inert(assignment: Assignment, context: Context) -> bool:
-    """Whether a variable set before a command certainly changes nothing of which programs run and where files go."""
+def inert(assignment: Assignment, context: Context, directories: Directories = None) -> bool:
+    """Whether a variable set before a command certainly changes nothing of which programs run and where files go.
+
+    ``directories``: where that command may run; None: the variable is for all that follows, wherever that will run.
+    """
     name, value = assignment.name, assignment.value
     if assignment.append or not value.exact:
         return False
@@ -80,12 +83,24 @@ def inert(assignment: Assignment, context: Context) -> bool:
         return bool(fine(value.text))
     if name == "PYTHONPATH":
         # What `python -m pytest` does of itself, for other folders of the project.
-        return all(map(_plain_folder, value.text.split(":"))) and all(
-            inside(part, frozenset({context.cwd}), context) for part in value.text.split(":")
+        return value.text.count(":") < _MOST_FOLDERS and all(
+            _plain_folder(part) and _inside(part, directories, context) for part in value.text.split(":")
         )
     if name in ("DATABASE_URL", "TEST_DATABASE_URL"):
-        return _local_database(value.text, context)
+        return _local_database(value.text, directories, context)
     return False
+
+
+_MOST_FOLDERS = 9
+_USUAL_FOLDERS = frozenset(". ./ src ./src src/ lib ./lib tests test app backend python".split())
+
+
+def _inside(path: str, directories: Directories, context: Context) -> bool:
+    """Within the roots. In a folder that is not known yet, any but a usual name may be a link that leads elsewhere."""
+    if directories is not None:
+        return inside(path, directories, context)
+    usual = path[:1] == "/" or path in _USUAL_FOLDERS or path == f"{context.cwd}/"
+    return usual and inside(path, frozenset({context.cwd}), context)
 
 
 _PLAIN = re.compile(r"[\w./+-]+", re.ASCII).fullmatch
@@ -95,7 +110,7 @@ def _plain_folder(path: str) -> bool:
     return _PLAIN(path) is not None and not any(part[:1] == "." and part != "." for part in path.split("/"))
 
 
-def _local_database(url: str, context: Context) -> bool:
+def _local_database(url: str, directories: Directories, context: Context) -> bool:
     """``sqlite:///file`` within the roots, or in memory."""
     if url in ("sqlite://", "sqlite:///:memory:", "sqlite+aiosqlite:///:memory:", "sqlite::memory:"):
         return True
@@ -106,7 +121,7 @@ def _local_database(url: str, context: Context) -> bool:
         and _PLAIN(path) is not None
         and ".." not in path.split("/")
         and path.rsplit(".", 1)[-1] in ("db", "sqlite", "sqlite3")
-        and inside(path, frozenset({context.cwd}), context)
+        and inside(path, directories or frozenset({context.cwd}), context)
     )
 
 

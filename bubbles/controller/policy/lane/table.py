@@ -17,6 +17,9 @@ from bubbles.controller.policy.shell.reading import UNKNOWN, Directories, Hole
 
 T = TypeVar("T")
 
+UNLISTED = "is not among the commands that run without asking"
+"""The ``why`` of a tool of which only the version is asked."""
+
 
 @dataclass(frozen=True, slots=True)
 class Site:
@@ -62,6 +65,8 @@ class Kind:
     """Any text will do."""
     words: int = 1
     """How many words the option takes; the check gets the last of them."""
+    at: bool = False
+    """A leading ``@`` is part of the value. Many tools take ``@file`` for a file of further arguments."""
     moves: bool = False
     """The tool changes to this directory, and reads the rest of the command there."""
     into: Mapping[str, Tool] | None = None
@@ -74,6 +79,8 @@ class Arity(enum.Enum):
     """``--name value``, ``--name=value``, ``-nvalue``."""
     MAYBE = enum.auto()
     """``--name`` or ``--name=value``; a number may also be the next word (``-j 4``)."""
+    JOINED = enum.auto()
+    """``--name`` or ``--name=value``: the next word is never its own."""
     LAST = enum.auto()
     """As TAKES, but the value may be left out where no word follows or the next is an option."""
 
@@ -91,6 +98,7 @@ class Tool:
     """Options without a value, or with this very one (``--watch=false``). ``-NUM`` stands for ``-5`` and kin."""
     takes: Mapping[Kind, str] = field(default_factory=dict)
     maybe: Mapping[Kind, str] = field(default_factory=dict)
+    joined: Mapping[Kind, str] = field(default_factory=dict)
     last: Mapping[Kind, str] = field(default_factory=dict)
     traps: Mapping[str, str] = field(default_factory=dict)
     """Option or sub-command -> why it is not accepted, for the person."""
@@ -140,7 +148,12 @@ class Tool:
             options |= other.options
             reasons |= other.reasons
         options |= dict.fromkeys(self.flags.split(), (Arity.FLAG, None))
-        for arity, kinds in ((Arity.TAKES, self.takes), (Arity.MAYBE, self.maybe), (Arity.LAST, self.last)):
+        for arity, kinds in (
+            (Arity.TAKES, self.takes),
+            (Arity.MAYBE, self.maybe),
+            (Arity.JOINED, self.joined),
+            (Arity.LAST, self.last),
+        ):
             for kind, names in kinds.items():
                 options |= dict.fromkeys(names.split(), (arity, kind))
         object.__setattr__(self, "only_verbs", bool(self.verbs) and self.operands is None and not self.lead)

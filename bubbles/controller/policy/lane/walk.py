@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from bubbles.controller.policy.lane.table import Arity, Kind, Option, Site, Tool
+from bubbles.controller.policy.lane.table import UNLISTED, Arity, Kind, Option, Site, Tool
 from bubbles.controller.policy.shell.reading import UNKNOWN, Hole, Word
 
 _VERSION = {"--version"}
+_MOST_OPERANDS = 64
+"""Each path is looked up for each folder that the command may run in, and that takes time."""
 
 # Whatever such a pattern matches is this same option with another value.
 _SETS_OPTION = re.compile(r"--[a-z][a-z-]*=[^(]*", re.ASCII).fullmatch
@@ -37,13 +39,15 @@ def tame(pattern: str, first: bool) -> bool:
 class Walk:
     """One reading of ``words`` from ``at`` on; ``name`` is what they are the arguments of."""
 
-    __slots__ = ("at", "entered", "hole", "name", "site", "words")
+    __slots__ = ("at", "entered", "hole", "name", "plain_at", "site", "words")
 
-    def __init__(self, words: tuple[Word, ...], site: Site, name: str) -> None:
+    def __init__(self, words: tuple[Word, ...], site: Site, name: str, *, plain_at: bool = False) -> None:
         self.words = words
         self.at = 1
         self.site = site
         self.name = name
+        self.plain_at = plain_at
+        """The program takes a word that begins with ``@`` as it is."""
         self.hole = Hole.NONE
         """What is not certain about the option that is looked at."""
         self.entered = False
@@ -100,6 +104,8 @@ class Walk:
         name, equals, value = text.partition("=")
         if equals and (text.startswith("--") or not tool.bundles) and (option := options.get(name)) is not None:
             seen.add(name)
+            if option[1] is None and tool.why == UNLISTED:
+                return f"{self.name} {UNLISTED}"
             return f"{self.name} {name} takes no value" if option[1] is None else self._value(option[1], name, value)
         if text.startswith("--"):
             return self._unlisted(tool, name)
@@ -137,6 +143,8 @@ class Walk:
                 self.at += 1
                 return self._value(kind, name, following.text)
             return None
+        if arity is Arity.JOINED:
+            return None
         if arity is Arity.LAST and (following is None or following.text[:1] == "-"):
             return None
         taken = self.words[self.at : self.at + kind.words]
@@ -163,7 +171,9 @@ class Walk:
             sub = kind.into.get(value)
             self.entered = True
             self.name += f" {name} {shown(value)}"
-            return f"{self.name} is not among the commands that run without asking" if sub is None else self.run(sub)
+            return f"{self.name} {UNLISTED}" if sub is None else self.run(sub)
+        if value[:1] == "@" and not (kind.at or self.plain_at):
+            return f"{self.name} {name}: {shown(value)} may name a file of further arguments"
         if (reason := kind.check(value, self.site)) is not None:
             return f"{self.name} {name}: {reason}"
         if kind.moves:
@@ -173,6 +183,8 @@ class Walk:
     def _unlisted(self, tool: Tool, name: str, text: str = "") -> str:
         if (why := tool.reasons.get(name) or tool.reasons.get(name[:2])) is not None:
             return f"{self.name} {name} {why}"
+        if tool.why == UNLISTED:
+            return f"{self.name} {UNLISTED}"
         inside = f" (in {shown(text)})" if len(text) > 2 else ""
         return f"{shown(name)}{inside} is not among the options of {self.name} that run without asking"
 
@@ -184,9 +196,11 @@ class Walk:
         if tool.needs and seen.isdisjoint(tool.needs.split()):
             return f"{self.name} {tool.why}"
         if len(operands) < tool.least or not (operands or not tool.subtools or tool.needs or tool.bare or self.entered):
-            return f"{self.name} {tool.why or 'without more is not among the commands that run without asking'}"
+            return f"{self.name} {tool.why or f'without more {UNLISTED}'}"
         if not operands:
             return None
+        if len(operands) > _MOST_OPERANDS and not tool.plain:
+            return f"{self.name} is given more than {_MOST_OPERANDS} operands"
         lead = () if tool.lead_unless and not seen.isdisjoint(tool.lead_unless.split()) else tool.lead
         if tool.operands is None and len(operands) > len(lead):
             return self._stray(tool, operands[len(lead)])
@@ -212,6 +226,8 @@ class Walk:
                 return f"{shown(text)} may match a file whose name is read as an option"
         if word.holes is Hole.INTEGER:
             text = text.replace(UNKNOWN, "1")
+        if text[:1] == "@" and not (kind.at or self.plain_at):
+            return f"{self.name}: {shown(text)} may name a file of further arguments"
         if (why := tool.reasons.get(text)) is not None:
             return f"{self.name} {text} {why}"
         if (reason := kind.check(text, self.site)) is not None:
@@ -221,4 +237,6 @@ class Walk:
     def _stray(self, tool: Tool, word: Word) -> str:
         if (why := tool.reasons.get(word.text)) is not None:
             return f"{self.name} {word.text} {why}"
-        return f"{self.name} {shown(word.text)} is not among the commands that run without asking"
+        if tool.why == UNLISTED:
+            return f"{self.name} {UNLISTED}"
+        return f"{self.name} {shown(word.text)} {UNLISTED}"

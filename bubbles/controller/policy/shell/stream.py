@@ -9,6 +9,8 @@ from bubbles.controller.policy.shell.lexer import Lexer
 from bubbles.controller.policy.shell.reading import Segment
 from bubbles.controller.policy.shell.tokens import SPLIT, Token
 
+MAX_VALUE = 500
+"""Characters of a variable that are guessed with: values made of values would grow without end."""
 ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\[[^]]*\])?(\+?)=", re.DOTALL)
 
 
@@ -60,7 +62,8 @@ class Stream:
             match = None if token.operator else ASSIGNMENT.match(self.text, token.start, token.end)
             if match is not None:
                 guess = token.guess[token.guess.find("=") + 1 :].replace(SPLIT, " ")
-                self.values[match[1]] = self.values.get(match[1], "") + guess if match[3] else guess
+                whole = self.values.get(match[1], "") + guess if match[3] else guess
+                self.values[match[1]] = whole[:MAX_VALUE]
             elif token.guess in ("for", "select"):
                 self._learn_loop(index + 1)
         return self.values != known
@@ -73,7 +76,7 @@ class Stream:
                 break
             words.append(token.guess)
         if len(words) > 2:
-            self.values[words[0]] = " ".join(words[2:]).replace(SPLIT, " ")
+            self.values[words[0]] = " ".join(words[2:]).replace(SPLIT, " ")[:MAX_VALUE]
 
     def operator(self) -> str:
         try:
