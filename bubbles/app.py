@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from bubbles.controller.approvals.contract import Approver
     from bubbles.controller.controller import Controller
 
+ONCE = "once"
+"""The key of a session without a name."""
 SESSION_HOMES = "session_homes"
 NO_HOME = "/nonexistent"
 """Stands for a throw-away home, whose place is not known before its sandbox opens."""
@@ -66,7 +69,7 @@ class Workshop:
         chosen = self.settings.tools.sandbox
         wanted = network or ("allowlist" if allow else chosen.network)
         return SandboxSpec(
-            session="once" if session is None else check_key(session),
+            session=ONCE if session is None else check_key(session),
             roots=tuple(Root(path=root) for root in roots),
             home=None if session is None else self.home(session),
             network=None if wanted is None else Network(wanted),
@@ -123,10 +126,15 @@ def home_inside(settings: Settings, backend: str, holds: Enforces, session: str 
 
 
 @asynccontextmanager
-async def gate(shop: Workshop, approver_for: Callable[[Origin], Approver | None]) -> AsyncIterator[Controller]:
+async def gate(
+    shop: Workshop,
+    approver_for: Callable[[Origin], Approver | None],
+    on_warning: Callable[[str], None] = lambda _: None,
+) -> AsyncIterator[Controller]:
     """The gate over this workshop's sandboxes; leaving it closes them.
 
-    ``approver_for`` gives the way to the person behind an origin, or None if there is none.
+    ``approver_for`` gives the way to the person behind an origin, or None if there is none. ``on_warning`` is told
+    what is wrong with the rules of all sessions: what is left out of them restricts nothing.
     """
     # Its tables take a moment to import: commands that only use a sandbox do without.
     from bubbles.controller.approvals.broker import ApprovalBroker
@@ -140,10 +148,12 @@ async def gate(shop: Workshop, approver_for: Callable[[Origin], Approver | None]
     timeline = Timeline(settings.data_dir, Redactor.of_environment(settings.host_env), owner=shop.owner.id)
     await timeline.close_lost(lambda owner: owner_alive(settings.data_dir, owner))
     shelf = RuleShelf(lambda session: rule_layers(settings, session))
+    for warning in (await asyncio.to_thread(shelf.rulebook)).warnings:
+        on_warning(str(warning))
     async with shop.sandboxes() as sandboxes:
         yield Controller(
             sandboxes=sandboxes,
-            rulebook=lambda session: shelf.rulebook(session).rulebook,
+            rulebook=lambda session: shelf.rulebook(None if session == ONCE else session).rulebook,
             broker=ApprovalBroker(approver_for, timeout_s=settings.tools.approvals.timeout_s),
             timeline=timeline,
             mode=Mode(settings.tools.approvals.mode),

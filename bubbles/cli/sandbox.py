@@ -128,8 +128,9 @@ def exec_(
             if (real := os.path.realpath(shown.path)) != os.path.abspath(shown.path):
                 complain(f"{shown.path} leads through a link: {real} is shown.")
         stdin = _read_stdin(gated) if interactive else None
-        work = _exec_gated if gated else _exec
-        return run(work(shop, backend, spec, tuple(command), timeout, stdin))
+        if gated:
+            return run(_exec_gated(shop, backend, spec, tuple(command), timeout))
+        return run(_exec(shop, backend, spec, tuple(command), timeout, stdin))
 
 
 def _once_each() -> Callable[[str, str], None]:
@@ -193,7 +194,7 @@ async def _exec(
 
 
 async def _exec_gated(
-    shop: Workshop, backend: str | None, spec: SandboxSpec, argv: tuple[str, ...], timeout_s: float, stdin: bytes | None
+    shop: Workshop, backend: str | None, spec: SandboxSpec, argv: tuple[str, ...], timeout_s: float
 ) -> int:
     """The same by way of the gate. The person at this terminal is the approver."""
     from bubbles.app import gate
@@ -204,8 +205,8 @@ async def _exec_gated(
     approver = TerminalApprover()
     place = shop.workplace(spec, backend)
     origin = Origin(session_key=spec.session, address=Address(channel="cli", chat_id="terminal"), sender="terminal")
-    async with gate(shop, lambda _: approver) as controller:
-        request = ExecRequest(argv=argv, timeout_s=timeout_s, stdin=stdin, max_output_bytes=0)
+    async with gate(shop, lambda _: approver, complain) as controller:
+        request = ExecRequest(argv=argv, timeout_s=timeout_s, max_output_bytes=0)
         ran = await controller.exec(request, place, origin, on_output=_show)
         for warning in ran.warnings:
             complain(warning)

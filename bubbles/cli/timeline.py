@@ -146,7 +146,8 @@ def _happened(fields: Fields) -> str:
         case "command_finished":
             status = f" {fields['exit_code']}" if isinstance(fields.get("exit_code"), int) else ""
             took = fields.get("duration_s")
-            return f"{outcome}{status}{f', {took:.1f} s' if isinstance(took, int | float) else ''}"
+            known = isinstance(took, int | float) and 0 <= took < 1e9
+            return f"{outcome}{status}{f', {took:.1f} s' if known else ''}"
     return event
 
 

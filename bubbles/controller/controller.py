@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ from bubbles.controller.sandboxes import Lease, Sandboxes
 from bubbles.controller.timeline.events import Ending, Subject
 from bubbles.controller.timeline.writing import Timeline
 from bubbles.controller.whereabouts import real_path
+from bubbles.errors import BubblesError
 from sandbox_backends.contract import (
     MAX_READ_BYTES,
     BackgroundProcess,
@@ -27,6 +29,8 @@ from sandbox_backends.contract import (
     OnOutput,
 )
 from sandbox_backends.errors import SandboxError
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +118,13 @@ class Controller:
             yield lease
 
     async def _permit(self, request: ExecRequest, place: Workplace, origin: Origin) -> tuple[Subject, ExecRequest]:
-        """Decide and ask. The request that comes back differs from the one given in nothing but an absolute ``cwd``."""
+        """Decide and ask. The request that comes back differs from the one given in nothing but an absolute ``cwd``.
+
+        What is decided on is the argv: an environment or an input of the request's own, which could make another
+        command of it, is an error of the caller's.
+        """
+        if request.env is not None or request.stdin is not None:
+            raise ValueError("a command at the gate has the session's environment and no input of its own")
         directory = place.directory(request.cwd)
         # In a thread: a hostile text may take some tens of milliseconds, and links are looked up on the disk.
         decision = await asyncio.to_thread(self.decide, request, place, origin)
@@ -148,13 +158,21 @@ class Controller:
             network=place.network,
         )
         await self._timeline.requested(subject, card.id, self._broker.timeout_s)
-        answer = Answer(outcome=Outcome.CANCELLED, told="The turn was ended before anybody answered.")
         try:
             answer = await self._broker.ask(card, subject.origin)
-        finally:
-            # Shielded: a turn that is stopped while its card is open leaves a line that says so.
-            await asyncio.shield(self._timeline.resolved(subject, card.id, answer))
+        except asyncio.CancelledError:
+            await asyncio.shield(self._note_stopped(subject, card.id))
+            raise
+        await asyncio.shield(self._timeline.resolved(subject, card.id, answer))
         return answer
+
+    async def _note_stopped(self, subject: Subject, card: str) -> None:
+        """A turn that is stopped while its card is open leaves a line that says so, if it can; stopped it is."""
+        answer = Answer(outcome=Outcome.CANCELLED, told="The turn was ended before anybody answered.")
+        try:
+            await self._timeline.resolved(subject, card, answer)
+        except BubblesError as error:
+            _log.warning("that card %s was closed is not on record: %s", card, error)
 
     @asynccontextmanager
     async def _on_record(self, subject: Subject) -> AsyncIterator[list[Ending]]:

@@ -15,6 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping
 REDACTED = "[redacted]"
 MIN_SECRET = 6
 """Characters. What is shorter is a switch, not a key."""
+MAX_HEAD = 64
+"""Characters of a longer secret that are looked for; what follows them up to a blank goes with them."""
 MIN_LINE = 16
 """Characters of a line of a secret of several lines (a private key) that is looked for by itself."""
 
@@ -81,6 +83,22 @@ SHAPES: tuple[re.Pattern[str], ...] = (
         rf"){_VALUE}",
         re.NOFLAG,
     ),
+    _shape(
+        r"(?P<keep>\b(?:curl|wget|http)\b[^;|&]{0,200}?\s-[A-Za-z]{0,8}[uU]\s{0,8}[\"']?[^\s:'\"]{1,128}:)"
+        rf"{_VALUE}",
+        re.NOFLAG,
+    ),
+    _shape(r"(?P<keep>\s--proxy-user[=\s][\"']?[^\s:'\"]{1,128}:)[^\s'\"]{1,512}"),
+    _shape(rf"(?P<keep>(?<![A-Za-z0-9_])(?:PASS|PW|PGPASSWORD|MYSQL_PWD)=){_VALUE}", re.NOFLAG),
+    _shape(rf"(?P<keep>{_WORDS}\\[\"']\s{{0,2}}:\s{{0,2}}\\[\"'])[^\\\"'\s]{{1,512}}"),
+    _shape(r"(?P<keep>[?&'\"](?:pass|passwd|pwd|pw)=)(?!\$)[^\s&'\"#]{1,512}"),
+    _shape(r"(?P<keep>:_auth(?:Token)?[=\s]{1,4})(?!\$)[^\s'\"]{4,512}"),
+    _shape(r"(?P<keep>\b(?:identified\s+by|password)\s{1,4}['\"])[^'\"\n]{1,256}"),
+    _shape(r"(?P<keep>https://(?:hooks\.slack\.com/services|discord(?:app)?\.com/api/webhooks)/)[^\s'\"]{8,256}"),
+    _shape(
+        r"(?P<keep>(?<![A-Za-z0-9]))(?:xai-|pplx-|r8_|nvapi-|dckr_pat_|shp(?:at|ss)_|lin_api_|ATATT3|figd_|glrt-)[\w-]{12,}",
+        re.NOFLAG,
+    ),
     _shape(rf"(?P<keep>--from-literal[=\s][^\s=]{{1,128}}=){_VALUE}"),
     _shape(
         r"(?P<keep>[?&](?:key|api_?key|(?:access_|refresh_)?token|sig|signature|secret|client_secret|password|auth|code)=)"
@@ -108,7 +126,9 @@ class Redactor:
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         """``secrets`` are values that must never be kept; those shorter than ``MIN_SECRET`` are not looked for."""
         known = sorted({piece for secret in secrets for piece in _pieces(secret)}, key=len, reverse=True)
-        self._known = re.compile("|".join(map(_however_quoted, known))) if known else None
+        # A pattern as long as a key file takes seconds to be made, and longer to be tried: its beginning will do.
+        heads = dict.fromkeys(_unquoted(piece)[:MAX_HEAD] for piece in known)
+        self._known = re.compile("|".join(map(_however_quoted, heads))) if heads else None
 
     @classmethod
     def of_environment(cls, host_env: Mapping[str, str]) -> Redactor:
@@ -150,4 +170,5 @@ def _unquoted(text: str) -> str:
 
 def _however_quoted(secret: str) -> str:
     """A pattern that finds it in shell text too, where quotes and backslashes may stand between any two characters."""
-    return r"(?:[\"'\\]|\\\n){0,4}+".join(re.escape(character) for character in _unquoted(secret))
+    found = r"(?:[\"'\\]|\\\n){0,4}+".join(re.escape(character) for character in secret)
+    return found + r"\S{0,100000}+" if len(secret) == MAX_HEAD else found

@@ -125,12 +125,14 @@ class RuleShelf:
         found: list[Parsed] = []
         rules = size = 0
         for path, stamp in look.files:
+            size += _size(stamp)
             kept = self._kept.get((look.layer, path))
             if kept is None or kept.stamp != stamp or not stamp:
-                kept = _Kept(stamp, _read_rules(path, look.layer))
-                self._kept[look.layer, path] = kept
+                too_much = size > MAX_LAYER_BYTES
+                kept = _Kept(stamp, Parsed(rules=()) if too_much else _read_rules(path, look.layer))
+                if not too_much:
+                    self._kept[look.layer, path] = kept
             parsed = kept.parsed
-            size += _size(stamp)
             if size > MAX_LAYER_BYTES or rules + len(parsed.rules) > MAX_LAYER_RULES:
                 limit = f"{MAX_LAYER_BYTES:,} bytes and {MAX_LAYER_RULES:,} rules"
                 parsed = _refused(path, f"with it the directory would have more than {limit}: remove some")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -137,12 +138,33 @@ async def test_what_was_decided_on_is_byte_for_byte_what_runs(tmp_path: Path, sc
 @pytest.mark.req("DEC-12")
 async def test_nothing_of_the_request_is_changed_but_its_directory_is_made_absolute(tmp_path: Path) -> None:
     async with open_gate(tmp_path) as gate:
-        asked = ExecRequest(
-            argv=("git", "status"), cwd="sub", env={"A": "1"}, stdin=b"x", timeout_s=7, merge_stderr=True
-        )
+        asked = ExecRequest(argv=("git", "status"), cwd="sub", timeout_s=7, merge_stderr=True)
         await gate.controller.exec(asked, gate.place, HERE)
         assert gate.requests == [replace(asked, cwd=str(tmp_path / "project" / "sub"))]
         assert gate.events[0]["cwd"] == gate.requests[0].cwd
+
+
+@pytest.mark.req("DEC-12")
+@pytest.mark.parametrize("more", [{"env": {"PATH": "/tmp/evil"}}, {"stdin": b"rm -rf x"}])
+async def test_nothing_comes_with_a_command_that_was_not_decided_on(tmp_path: Path, more: dict[str, Any]) -> None:
+    async with open_gate(tmp_path) as gate:
+        with pytest.raises(ValueError, match="environment"):
+            await gate.controller.exec(ExecRequest(argv=("git", "diff"), **more), gate.place, HERE)
+        assert not gate.requests
+        assert not gate.events
+
+
+@pytest.mark.req("APPR-04")
+async def test_a_stopped_turn_is_stopped_even_if_that_cannot_be_recorded(tmp_path: Path) -> None:
+    async with open_gate(tmp_path, person=Person(says=None)) as gate:
+        turn = asyncio.ensure_future(gate.run("npm publish"))
+        await gate.person.asked.wait()
+        shutil.rmtree(gate.data_dir / "timeline")
+        (gate.data_dir / "timeline").write_text("in the way")
+        turn.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await turn
+        assert not gate.requests
 
 
 @pytest.mark.req("DEC-02", "DEC-08", "AUD-01")

@@ -64,7 +64,7 @@ def test_a_statement_that_could_cost_too_much_is_a_warning_and_the_rest_counts(h
 @pytest.mark.parametrize(
     "hostile",
     [
-        "(\n" * 20_000,
+        "(\n" * 12_000,
         '"\n' * 5_000,
         '"""\n' * 5_001,
         "prefix_rule(\n" * 10_000,
@@ -87,6 +87,14 @@ def test_a_file_that_is_too_large_is_refused_with_the_limit() -> None:
     (warning,) = result.warnings
     assert f"{MAX_BYTES:,} bytes" in warning.text
     assert "restrictions included" in warning.text
+
+
+@pytest.mark.parametrize("hostile", [";" * 900_000, "if 1:\n x\n" * 100_000, "zzz\n" * 200_000])
+def test_a_file_of_too_many_lines_is_refused_at_once(hostile: str) -> None:
+    started = time.thread_time()
+    (warning,) = parsed(FORBID + hostile).warnings
+    assert "lines and semicolons" in warning.text
+    assert time.thread_time() - started < 1.0
 
 
 def test_too_many_rules_are_refused_with_the_limit() -> None:

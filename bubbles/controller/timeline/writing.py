@@ -7,6 +7,7 @@ import fcntl
 import json
 import logging
 import os
+import re
 import stat
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -22,6 +23,7 @@ from bubbles.controller.timeline.reading import TimelineReader
 from bubbles.errors import BubblesError
 
 FOLDER = "timeline"
+_OWNER = re.compile(r"[\w-]{0,64}", re.ASCII)
 
 _log = logging.getLogger(__name__)
 
@@ -187,12 +189,17 @@ def _sync_directory(path: Path) -> None:
 
 
 def _unresolved(directory: Path) -> list[Fields]:
-    """What was requested and never resolved, in the last two months: older cards were closed by many a start since."""
-    waiting: dict[object, Fields] = {}
+    """What was requested and never resolved, in the last two months: older cards were closed by many a start since.
+
+    Lines that are not as we write them are passed over: a command in ``local`` could write some.
+    """
+    waiting: dict[tuple[str, str], Fields] = {}
     for entry in TimelineReader(directory, months=2, holding=b'"event":"approval_re').entries():
-        key = (entry.fields.get("call"), entry.fields.get("approval"))
-        if entry.fields["event"] == Event.REQUESTED:
-            waiting[key] = entry.fields
+        call, approval, owner = (entry.fields.get(name) for name in ("call", "approval", "owner"))
+        if not isinstance(call, str) or not isinstance(approval, str):
+            continue
+        if entry.fields["event"] == Event.REQUESTED and isinstance(owner, str) and _OWNER.fullmatch(owner):
+            waiting[call, approval] = entry.fields
         elif entry.fields["event"] == Event.RESOLVED:
-            waiting.pop(key, None)
+            waiting.pop((call, approval), None)
     return list(waiting.values())

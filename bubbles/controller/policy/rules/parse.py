@@ -23,6 +23,8 @@ MAX_BYTES = 1_048_576
 MAX_RULES = 10_000
 """In one file."""
 MAX_NOTICES = 20
+MAX_LINES = 15_000
+"""Lines and semicolons: each may be a damaged statement, which takes some tenths of a millisecond to look through."""
 MAX_ROUNDS = 6
 MAX_CUTS = 30
 MEND = "Correct it or remove it"
@@ -61,6 +63,8 @@ class _Reader:
         if len(text) > MAX_BYTES:
             return self._refused(f"it is longer than the {MAX_BYTES:,} bytes that a rule file may have")
         text = self._cleaned(text)
+        if text.count("\n") + text.count(";") > MAX_LINES:
+            return self._refused(f"it has more than the {MAX_LINES:,} lines and semicolons that a rule file may have")
         statements, faults = self._checked(text)
         for statement, fault in zip(statements, faults, strict=True):
             if fault:

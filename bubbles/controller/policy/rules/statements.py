@@ -278,13 +278,14 @@ class _Cutter:
     def _pieces(self, chunk: _Chunk) -> Iterator[tuple[int, int]]:
         """Where its statements begin and end, of which there are several where semicolons are."""
         cuts = chunk.cuts if not chunk.block and not chunk.fault else []
+        among = frozenset(cuts)
         for start, end in itertools.pairwise((chunk.start - 1, *cuts, chunk.end)):
             piece = self._text[start + 1 : end]
             begin = start + 1 + len(piece) - len(piece.lstrip(_BLANKS))
             stripped = piece.strip(_BLANKS)
             if stripped:
                 yield begin, begin + len(stripped)
-            elif end in cuts:
+            elif end in among:
                 yield end, end + 1  # a semicolon that ends nothing
 
     def _looks_inner(self, end: int, following: _Chunk | None) -> bool:
