@@ -53,6 +53,7 @@ def main() -> int:
         return 1
     try:
         status = app(standalone_mode=False)
+        sys.stdout.flush()  # here, where what goes wrong with it is said properly
     except typer.Exit as done:
         return done.exit_code
     except BubblesError as error:

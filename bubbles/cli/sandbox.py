@@ -124,9 +124,8 @@ def exec_(
         )
         for warning in _of_local(settings, backend, session):
             complain(warning)
-        for shown in spec.roots:
-            if (real := os.path.realpath(shown.path)) != os.path.abspath(shown.path):
-                complain(f"{shown.path} leads through a link: {real} is shown.")
+        for warning in _of_links(spec):
+            complain(warning)
         stdin = _read_stdin(gated) if interactive else None
         if gated:
             return run(_exec_gated(shop, backend, spec, tuple(command), timeout))
@@ -154,6 +153,12 @@ def _of_local(settings: Settings, backend: str | None, session: str | None) -> I
         yield "local is no boundary: take -b bubblewrap or docker, or set tools.sandbox.backend (to local, if meant)."
     if session is not None:
         yield "local runs with your own HOME: --session keeps no other one there."
+
+
+def _of_links(spec: SandboxSpec) -> Iterator[str]:
+    for shown in spec.roots:
+        if (real := os.path.realpath(shown.path)) != os.path.abspath(shown.path):
+            yield f"{shown.path} leads through a link: {real} is shown."
 
 
 def _absolute(paths: list[Path]) -> tuple[Path, ...]:

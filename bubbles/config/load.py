@@ -54,7 +54,10 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
 
 def _person_home(env: Mapping[str, str]) -> Path:
     named = env.get("HOME") or env.get("USERPROFILE")
-    return Path(named) if named and os.path.isabs(named) else Path.home()
+    try:
+        return Path(named) if named and os.path.isabs(named) else Path.home()
+    except RuntimeError as error:
+        raise ConfigError("There is no home directory: set HOME to an absolute path.") from error
 
 
 def _data_dir(env: Mapping[str, str], person_home: Path) -> Path:
@@ -76,6 +79,8 @@ def _read(path: Path) -> Tree:
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         raise ConfigError(f"{path} is not valid JSON at {where} ({error.msg}): correct it there.") from error
+    except ValueError as error:
+        raise ConfigError(f"{path} holds a number that is too long ({error}): correct it.") from error
     except RecursionError as error:
         raise ConfigError(f"{path} is nested too deeply to be settings: correct it.") from error
     if not isinstance(tree, dict):

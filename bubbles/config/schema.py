@@ -85,7 +85,7 @@ class ApprovalSettings(Section):
     mode: Literal["ask", "trust_sandbox", "deny"] = "ask"
     """What happens to a command that neither the lane nor a rule decides on: ask a person; run it if the sandbox
     enforces file system and network, else ask; or decline it. ``deny`` declines all that would be asked about."""
-    timeout_s: PositiveFloat = 300.0
+    timeout_s: Annotated[float, Field(gt=0, le=10**7, allow_inf_nan=False)] = 300.0
     """Seconds that a person has for an answer; after them the command is declined (APPR-02)."""
 
 

@@ -79,7 +79,8 @@ class Workplace:
 
     def directory(self, cwd: str | None) -> str:
         """The absolute directory that ``cwd`` of a request means."""
-        return os.path.normpath(os.path.join(self.spec.cwd, cwd or ""))
+        path = os.path.normpath(os.path.join(self.spec.cwd, cwd or ""))
+        return "/" + path.lstrip("/")  # normpath leaves two slashes in front as they are (POSIX)
 
     def context(self, directory: str, mode: Mode, resolve: Callable[[str], str]) -> Context:
         """What the decision must know of this place."""

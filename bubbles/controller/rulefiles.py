@@ -209,7 +209,7 @@ def _read_rules(path: str, layer: Layer) -> Parsed:
         if not stat.S_ISREG(mode := os.fstat(descriptor).st_mode):
             return _refused(path, f"it is {_kind(mode)}, not a file: rename or remove it")
         with os.fdopen(descriptor, "rb", closefd=False) as file:
-            data = file.read(MAX_BYTES + 1)
+            data = file.read(MAX_BYTES + 1) or b""  # None where nothing comes at once
     except OSError as error:
         return _refused(path, f"it cannot be read ({_why(error)}): give its owner read permission")
     finally:

@@ -8,6 +8,7 @@ anything runs. What ran ends with ``command_finished``.
 from __future__ import annotations
 
 import enum
+import hashlib
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -85,10 +86,16 @@ def of_origin(origin: Origin) -> Fields:
 
 def of_call(subject: Subject, redact: Redact) -> Fields:
     """What each line of this call says."""
+    text = command_text(subject.command)
+    shortened: Fields = {}
+    if len(text) > MAX_TEXT_BYTES // 4:
+        data = text.encode("utf-8", "surrogatepass")
+        shortened = {"command_bytes": len(data), "command_sha256": hashlib.sha256(data).hexdigest()}
     return {
         "call": subject.call,
         **of_origin(subject.origin),
-        "command": kept(command_text(subject.command), redact),
+        "command": kept(text, redact),
+        **shortened,
         "cwd": kept(subject.cwd, redact),
         "backend": subject.backend,
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -76,7 +77,7 @@ class TimelineReader:
 
     def entries(self, wanted: Wanted = EVERYTHING) -> Iterator[Entry]:
         """Those that are there now and were not given yet. Raises BubblesError for a file that cannot be read."""
-        since = "" if wanted.since is None else f"{wanted.since.astimezone(UTC):%Y-%m}"
+        since = "" if wanted.since is None else _month(wanted.since)
         files = self.files()
         for path in files:
             if path.stem < since or (path in self._tails and path not in files[-2:]):
@@ -100,6 +101,11 @@ class TimelineReader:
             wait()
 
 
+def _month(moment: datetime) -> str:
+    at = moment.astimezone(UTC)
+    return f"{at.year:04}-{at.month:02}"
+
+
 class _Tail:
     """Whole lines of a file, from where the last look ended."""
 
@@ -111,6 +117,8 @@ class _Tail:
         """An unfinished last line stays for the next look. An oversized line is given as ``MAX_LINE_BYTES`` of it."""
         try:
             with self._path.open("rb") as file:
+                if file.seek(0, os.SEEK_END) < self._offset:
+                    self._offset = 0  # somebody has cut it shorter
                 file.seek(self._offset)
                 while chunk := file.readline(MAX_LINE_BYTES):
                     if not chunk.endswith(b"\n") and len(chunk) < MAX_LINE_BYTES:

@@ -22,6 +22,7 @@ from bubbles.controller.policy.rules.statements import Statement, cut_again, dou
 MAX_BYTES = 1_048_576
 MAX_RULES = 10_000
 """In one file."""
+_RENAMES = re.compile(r"\bdef\s+prefix_rule\b|\bprefix_rule\s*=(?!=)")
 MAX_NOTICES = 20
 MAX_LINES = 15_000
 """Lines and semicolons: each may be a damaged statement, which takes some tenths of a millisecond to look through."""
@@ -278,6 +279,8 @@ def _fault(text: str, statement: Statement, scales: Scales) -> str:
         return f"it holds {_strange_name(strange.group())}"
     if statement.fault:
         return statement.fault
+    if _RENAMES.search(body):
+        return "it gives a word of the rule language another meaning"
     try:
         nodes = [] if statement.plain else parse_statement(body)
         check_syntax(body + "\n")
