@@ -224,6 +224,8 @@ def _restrictions(segment: Segment, rulebook: Rulebook) -> tuple[Match, ...]:
     """Prompt and forbidden rules that the command falls under, or may: behind a program that is not known to take data
     only, and in what is assigned, too.
     """
+    if not rulebook.restricts:
+        return ()
     guess = segment.guess
     found = rulebook.restrictions(guess)
     if segment.core is not segment.words:

@@ -86,6 +86,11 @@ class Rulebook:
     _restricts: _Index = field(default_factory=_Index)
     _scripts: dict[str, list[Rule]] = field(default_factory=dict)
 
+    @property
+    def restricts(self) -> bool:
+        """Whether any rule could forbid or ask."""
+        return bool(self._restricts.others or self._restricts.by_second)
+
     def allows(self, words: Sequence[str]) -> tuple[Match, ...]:
         """Allow rules whose pattern is, token by token, a prefix of ``words`` (DEC-06)."""
         if not words:
@@ -141,8 +146,6 @@ class Rulebook:
         A rule of several tokens is taken at its word. One of a single token, and what stands in one argument, may be
         data, and is only a suspicion.
         """
-        if not (self._restricts.others or self._restricts.by_second):
-            return ()
         found: list[Match] = []
         for at in range(1, min(len(guess), MAX_BEHIND)):
             word = guess[at]

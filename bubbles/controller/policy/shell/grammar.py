@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from bubbles.controller.policy.shell.reading import Assignment, Directories, Hole, Redirect, Segment, Word
 from bubbles.controller.policy.shell.simple import (
     DECLARES,
+    NOTABLE,
     assignment_of,
     changes_meaning,
     directories_after,
@@ -360,15 +361,10 @@ class Grammar(Stream):
         core = core_of(words)
         if core is not words:
             guess = guess[len(words) - len(core) :]
-        spoken = timed(words)
-        name = spoken[0].text if spoken and spoken[0].exact else ""
-        if changing := changes_meaning(spoken):
-            self.doubt(f"'{changing}', which may change what other commands mean")
-        if name in DECLARES:  # ``export A=1`` assigns as ``A=1`` does
-            declared: list[Assignment] = []
-            for token in tokens[1:]:
-                self._assign(token, declared)
-            assignments += tuple(declared)
+        after = before = directories
+        if words and (words[0].text in NOTABLE or not words[0].exact):
+            after, before, declared = self._notable(timed(words), tokens, directories)
+            assignments += declared
         self.segments.append(
             Segment(
                 words=words,
@@ -382,8 +378,23 @@ class Grammar(Stream):
                 upstream=self.upstream,
             )
         )
-        after = directories_after(spoken, directories, self.home)
-        return after, directories if name == "cd" else after
+        return after, before
+
+    def _notable(
+        self, words: tuple[Word, ...], tokens: tuple[Token, ...], directories: Directories
+    ) -> tuple[Directories, Directories, tuple[Assignment, ...]]:
+        """What a builtin, or a program that is not known, may do to the shell: where it stands afterwards if it
+        succeeds, and if it fails, and what it assigns.
+        """
+        name = words[0].text if words and words[0].exact else ""
+        if changing := changes_meaning(words):
+            self.doubt(f"'{changing}', which may change what other commands mean")
+        declared: list[Assignment] = []
+        if name in DECLARES:  # ``export A=1`` assigns as ``A=1`` does
+            for token in tokens[1:]:
+                self._assign(token, declared)
+        after = directories_after(words, directories, self.home)
+        return after, directories if name == "cd" else after, tuple(declared)
 
 
 def _either(one: Directories, other: Directories) -> Directories:

@@ -17,6 +17,8 @@ CHANGES_SHELL = frozenset(
 """Builtins after which the same text may mean something else."""
 DECLARES = frozenset("export declare typeset readonly local".split())
 _CHANGES_DIRECTORY = frozenset("pushd popd source . builtin command eval".split())
+NOTABLE = CHANGES_SHELL | DECLARES | _CHANGES_DIRECTORY | frozenset("cd time set test [ printf".split())
+"""Names that need a closer look; all other commands leave the shell as it is."""
 _SPECIAL_NAMES = frozenset(
     "HOME PATH IFS CDPATH PWD OLDPWD ENV GLOBIGNORE SHELLOPTS BASHOPTS POSIXLY_CORRECT FUNCNEST PS4 PROMPT_COMMAND "
     "EXECIGNORE FIGNORE HISTFILE INPUTRC SHELL TMPDIR".split()
