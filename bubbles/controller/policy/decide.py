@@ -138,19 +138,13 @@ def _script_grants(reading: Reading, rulebook: Rulebook) -> tuple[Match, ...]:
 
 
 def _of_finding(finding: Finding) -> _Part:
-    if finding.tier is Tier.DESTRUCTIVE:
-        return _Part(
-            verdict=Verdict.DENY,
-            stage=Stage.BLACKLIST,
-            policy=Policy.HIGH_RISK,
-            reason=f"This is never run: {finding.reason}.",
-            segment=finding.segment.source,
-        )
+    destructive = finding.tier is Tier.DESTRUCTIVE
+    what = "This is never run" if destructive else "A person decides on this, whatever the rules say"
     return _Part(
-        verdict=Verdict.ASK,
+        verdict=Verdict.DENY if destructive else Verdict.ASK,
         stage=Stage.BLACKLIST,
         policy=Policy.HIGH_RISK,
-        reason=f"A person decides on this, whatever the rules say: {finding.reason}.",
+        reason=f"{what}: {finding.reason}.",
         segment=finding.segment.source,
     )
 
@@ -206,7 +200,7 @@ def _blurred(segment: Segment, context: Context, *, understood: bool) -> str | N
         if not word.exact:
             return f"{word.text.replace(UNKNOWN, '…')} is not known before it runs"
     for assignment in segment.assignments:
-        if not lane.inert(assignment, context):
+        if not lane.inert(assignment, context, segment.directories):
             return f"{assignment.name}= before it may change what it does"
     reasons = (lane.harmless(redirect, segment.directories, context) for redirect in segment.redirects)
     return next((reason for reason in reasons if reason is not None), None)

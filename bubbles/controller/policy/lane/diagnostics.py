@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from bubbles.controller.policy.lane import files
 from bubbles.controller.policy.lane.kinds import (
     FOLDER,
@@ -16,7 +18,7 @@ from bubbles.controller.policy.lane.kinds import (
     matching,
     one_of,
 )
-from bubbles.controller.policy.lane.table import Kind, Site, Tool
+from bubbles.controller.policy.lane.table import UNLISTED, Kind, Site, Tool
 from bubbles.controller.policy.shell.reading import Hole
 
 _ENDLESS = "never ends"
@@ -51,8 +53,14 @@ CONDITION = Kind(check=_condition, loose=Hole.INTEGER)
 
 
 def _template(text: str, _site: Site) -> str | None:
-    # -v 'a[$(x)]' evaluates what stands in the brackets.
-    return f"{text} may set a variable" if text[:1] == "-" else None
+    # -v 'a[$(x)]' evaluates what stands in the brackets; %n sets the variable that it is given.
+    if text[:1] == "-" or _SETS(text.replace("%%", "")):
+        return f"{text} may set a variable"
+    return f"{text} may print without end" if _WIDE(text) else None
+
+
+_SETS = re.compile(r"%[^a-zA-Z%]*+[hlLjzt]*+n").search
+_WIDE = re.compile(r"%[^a-zA-Z%]*?(?:\*|\d{4})").search
 
 
 _TEMPLATE = Kind(check=_template, loose=Hole.INTEGER)
@@ -81,7 +89,7 @@ _GREP = Tool(
         one_of("read skip recurse"): "-d --directories -D --devices",
         one_of("binary text without-match"): "--binary-files",
     },
-    maybe={WHEN: "--color --colour"},
+    joined={WHEN: "--color --colour"},
     traps={"-R --dereference-recursive": _FOLLOWS},
     lead=(WORD,),
     lead_unless="-e --regexp -f --file",
@@ -140,27 +148,28 @@ _FIND = Tool(
     dashes=False,
 )
 _FD = Tool(
-    flags="""-H -I -u -s -i -g -F -a -l -L -p -0 -q -1 --hidden --no-ignore --unrestricted --case-sensitive
-    --ignore-case --glob --fixed-strings --absolute-path --list-details --follow --full-path --print0 --no-ignore-vcs
+    flags="""-H -I -u -s -i -g -F -a -l -p -0 -q -1 --hidden --no-ignore --unrestricted --case-sensitive
+    --ignore-case --glob --fixed-strings --absolute-path --list-details --full-path --print0 --no-ignore-vcs
     --quiet --version""",
     takes={
         WORD: "-e --extension -t --type -E --exclude -S --size --changed-within --changed-before --and",
         NUMBER: "-d --max-depth --min-depth --exact-depth --max-results -j --threads",
         WHEN: "-c --color",
     },
-    traps={"-x -X --exec --exec-batch": "runs a program for each file"},
+    traps={"-x -X --exec --exec-batch": "runs a program for each file", "-L --follow": _FOLLOWS},
     lead=(WORD,),
     operands=LOOK,
 )
 _LS = Tool(
-    flags="""-a -A -l -h -t -r -R -S -1 -d -F -i -s -G -n -o -p -g -L -H -k -x -m -c -u -U -X -Z -b -q -Q -B -C -N -f
+    flags="""-a -A -l -h -t -r -R -S -1 -d -F -i -s -G -n -o -p -g -k -x -m -c -u -U -X -Z -b -q -Q -B -C -N -f
     -v --all --almost-all --human-readable --recursive --reverse --directory --size --inode --classify --full-time
-    --si --no-group --group-directories-first --numeric-uid-gid --dereference --file-type --version""",
+    --si --no-group --group-directories-first --numeric-uid-gid --file-type --version""",
     takes={
         WORD: "-I --ignore --hide --sort --time --time-style --format --indicator-style --block-size",
         NUMBER: "-w -T",
     },
-    maybe={WHEN: "--color --hyperlink"},
+    joined={WHEN: "--color --hyperlink"},
+    traps={"-L -H --dereference": _FOLLOWS},
     operands=LOOK,
     tame=True,
 )
@@ -168,6 +177,12 @@ _ENDS = Tool(
     flags="-q -v -z -NUM --quiet --silent --verbose --zero-terminated",
     takes={NUMBER: "-n -c --lines --bytes"},
     operands=READ,
+)
+_ENDED = Kind(
+    check=lambda text, site: (
+        f"{text} may be a count, and f after it follows" if text[:1] == "+" else files.read(text, site)
+    ),
+    globs=True,
 )
 _SUM = Tool(
     flags="-b -t -z --binary --text --tag --zero",
@@ -188,7 +203,7 @@ _LOOKING: dict[str, Tool] = {
         operands=READ,
     ),
     "head": _ENDS,
-    "tail": Tool(like=(_ENDS,), traps={"-f -F --follow --retry --pid": _ENDLESS}, operands=READ),
+    "tail": Tool(like=(_ENDS,), traps={"-f -F --follow --retry --pid": _ENDLESS}, operands=_ENDED),
     "file": Tool(
         flags="""-b -i -L -h -k -N -r -0 --brief --mime --mime-type --mime-encoding --dereference --no-dereference
         --extension""",
@@ -206,18 +221,19 @@ _LOOKING: dict[str, Tool] = {
         tame=True,
     ),
     "du": Tool(
-        flags="""-s -h -a -c -k -m -b -x -S -L -0 --summarize --human-readable --all --total --apparent-size --si
+        flags="""-s -h -a -c -k -m -b -x -S -0 --summarize --human-readable --all --total --apparent-size --si
         --one-file-system --inodes""",
         takes={NUMBER: "-d --max-depth -t --threshold", WORD: "--exclude"},
+        traps={"-L --dereference": _FOLLOWS},
         operands=LOOK,
         tame=True,
     ),
     "df": Tool(flags="-h -k -m -i -T -P -a -l --human-readable --inodes --print-type --total", operands=LOOK),
     "tree": Tool(
-        flags="""-a -d -f -i -l -h -s -p -u -g -D -F -n -C -A -J -X -r -t -v -U --dirsfirst --filesfirst --gitignore
+        flags="""-a -d -f -i -h -s -p -u -g -D -F -n -C -A -J -X -r -t -v -U --dirsfirst --filesfirst --gitignore
         --noreport --prune --du --si --matchdirs --ignore-case --metafirst --version""",
         takes={NUMBER: "-L --filelimit", WORD: "-I -P --charset --timefmt --sort"},
-        traps={"-o": _WRITES, "-R": "may write files", "--fromfile": "reads a list from a file"},
+        traps={"-o": _WRITES, "-R": "may write files", "--fromfile": "reads a list from a file", "-l": _FOLLOWS},
         operands=LOOK,
     ),
     "basename dirname": Tool(flags="-a -z --multiple --zero", takes={WORD: "-s --suffix"}, operands=WORD, least=1),
@@ -227,13 +243,14 @@ _LOOKING: dict[str, Tool] = {
     "readlink": Tool(flags="-f -e -m -n -q -s -v -z --canonicalize", operands=LOOK, least=1),
     "md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum cksum shasum": _SUM,
     "diff": Tool(
-        flags="""-u -r -q -y -w -b -B -i -N -a -s -c -p -E -d -t -NUM --brief --side-by-side --recursive
+        flags="""-u -q -y -w -b -B -i -N -a -s -c -p -E -d -t -NUM --brief --side-by-side
         --ignore-all-space --ignore-space-change --ignore-blank-lines --ignore-case --new-file --text
         --report-identical-files --strip-trailing-cr --suppress-common-lines --minimal --show-c-function
         --no-dereference --normal""",
         takes={NUMBER: "-U -C -W --width", WORD: "-x --exclude -I --ignore-matching-lines -L --label -F"},
-        maybe={NUMBER: "--unified --context", WHEN: "--color"},
+        joined={NUMBER: "--unified --context", WHEN: "--color"},
         traps={
+            "-r --recursive": _FOLLOWS,
             "-l --paginate": "starts another program",
             "-X --exclude-from --from-file --to-file": "is rarely needed",
         },
@@ -275,12 +292,12 @@ _MACHINE: dict[str, Tool] = {
     "sleep": Tool(operands=_SHORT_WAIT, least=1, most=1),
     # What writing a file by the file tool does unasked (DEC-14).
     "mkdir": Tool(flags="-p -v --parents --verbose", operands=FOLDER, least=1),
-    "test": Tool(plain=True, operands=CONDITION),
-    "[": Tool(plain=True, operands=CONDITION),
+    "test": Tool(plain=True, operands=CONDITION, most=64),
+    "[": Tool(plain=True, operands=CONDITION, most=64),
     "date": Tool(
         flags="-u -R --utc --universal --rfc-email",
         takes={WORD: "-d --date", LOOK: "-r --reference", one_of("date seconds ns"): "--rfc-3339"},
-        maybe={one_of("date hours minutes seconds ns"): "-I --iso-8601"},
+        joined={one_of("date hours minutes seconds ns"): "-I --iso-8601"},
         traps={"-s --set": "sets the clock", "-f --file": "reads a file"},
         operands=Kind(check=_format),
         most=1,
@@ -293,7 +310,6 @@ _MACHINE: dict[str, Tool] = {
     "command": Tool(flags="-v -V", needs="-v -V", why="runs a program", operands=NAME, permutes=False),
 }
 
-_UNLISTED = "is not among the commands that run without asking"
 _VERSION = "--version -version -v -V -vV -dumpversion -dumpmachine"
 _COMPILERS = "gcc g++ cc c++ clang clang++ rustc javac java kotlinc ghc swiftc gfortran ld nvcc zig nasm"
 _OTHERS = """rustup gem julia tox nox pre-commit ansible terraform helm gradlew lua elixir erl scala sbt bazel ccache
@@ -302,10 +318,10 @@ _OTHERS = """rustup gem julia tox nox pre-commit ansible terraform helm gradlew 
 PROGRAMS: dict[str, Tool] = {
     **_LOOKING,
     **_MACHINE,
-    _COMPILERS: Tool(flags=f"{_VERSION} --verbose", needs=_VERSION, why=_UNLISTED, bundles=False),
+    _COMPILERS: Tool(flags=f"{_VERSION} --verbose", needs=_VERSION, why=UNLISTED, bundles=False),
     "rustup": Tool(
         flags="--version", verbs={"show": Tool(flags="-v"), "toolchain target component": Tool(verbs={"list": Tool()})}
     ),
-    "ruby perl php lua": Tool(flags="--version -v", needs="--version -v", why=_UNLISTED),
-    _OTHERS: Tool(flags="--version", needs="--version", why=_UNLISTED),
+    "ruby perl php lua": Tool(flags="--version -v", needs="--version -v", why=UNLISTED),
+    _OTHERS: Tool(flags="--version", needs="--version", why=UNLISTED),
 }

@@ -6,6 +6,8 @@ from bubbles.controller.policy.lane.kinds import LOOK, NUMBER, PAIR, READ, REPOR
 from bubbles.controller.policy.lane.scripts import AWK, JQ, SED
 from bubbles.controller.policy.lane.table import Tool
 
+_COUNT = matching(r"[+-]?\d{1,6}", "a whole number below a million")
+
 PROGRAMS: dict[str, Tool] = {
     "wc": Tool(flags="-l -w -c -m -L --lines --words --bytes --chars --max-line-length", operands=LOOK, tame=True),
     "sort": Tool(
@@ -42,7 +44,16 @@ PROGRAMS: dict[str, Tool] = {
     "fold fmt": Tool(flags="-s -b -NUM --spaces", takes={NUMBER: "-w --width"}, operands=READ),
     "rev tac": Tool(operands=READ),
     "expand unexpand": Tool(flags="-i -a", takes={NUMBER: "-t"}, operands=READ),
-    "seq": Tool(flags="-w", takes={WORD: "-s -f"}, operands=NUMBER, most=3),
+    "seq": Tool(
+        flags="-w",
+        takes={
+            matching(r".{0,8}", "a short text"): "-s",
+            matching(r"[\w .:/-]{0,20}%0?\d{0,2}(?:\.\d)?[gfe][\w .:/-]{0,20}", "a short format"): "-f",
+        },
+        lead=(_COUNT, matching(r"[+-]?[1-9]\d{0,5}", "a whole number below a million, nor 0")),
+        operands=_COUNT,
+        most=3,
+    ),
     "jq": Tool(
         flags="""-r -c -e -s -n -R -C -M -S -j -a --raw-output --compact-output --exit-status --slurp --null-input
         --raw-input --color-output --monochrome-output --sort-keys --join-output --ascii-output --tab --stream --seq

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from bubbles.controller.policy.lane import files
 from bubbles.controller.policy.lane.kinds import LOOK, MOVE, NAME, NUMBER, OWN, READ, TEXT, WHEN, WORD, matching, one_of
 from bubbles.controller.policy.lane.table import Kind, Site, Tool
@@ -11,16 +13,23 @@ def _revision_or_path(text: str, site: Site) -> str | None:
     """``HEAD~1``, ``main...HEAD``, ``HEAD:src/x``, ``:!lock.json``, ``src/x``: not outside, not to credentials."""
     if text.startswith(":("):
         text = text.partition(")")[2]
-    elif text[:2] in (":!", ":^", ":/"):
-        text = text[2:]
+    elif text[:1] == ":":
+        # ":/x", ":!x", "::x", ":^!/:x", and the stages of the index, ":0:x"
+        text = _STAGE("", text.lstrip(":!^/"))
     elif text[:1] == "@":
         text = "HEAD" + text[1:]
     if not text:
         return None
-    revision, colon, path = text.partition(":")
-    if colon and path and (reason := files.read(path, site)) is not None:
-        return reason
-    return files.read(revision, site) if revision else None
+    if text.count(":") > _MOST_COLONS:
+        return f"{text} has more colons than a plain revision"
+    # "HEAD^{/fix: x}:path": which colon stands before the path is not looked into.
+    parts = text.split(":")
+    tails = [":".join(parts[at:]) for at in range(1, len(parts))]
+    return next(filter(None, (files.read(part, site) for part in (*tails, parts[0]) if part)), None)
+
+
+_STAGE = re.compile(r"^[0-3]:", re.ASCII).sub
+_MOST_COLONS = 6
 
 
 def _pathspec(text: str, site: Site) -> str | None:
@@ -71,7 +80,7 @@ _DIFF = Tool(
         --ws-error-highlight""",
         one_of("patience minimal histogram myers default"): "--diff-algorithm",
     },
-    maybe={
+    joined={
         WHEN: "--color",
         NUMBER: "--abbrev -M --find-renames -C --find-copies -B -l",
         matching(r"[\d,]*", "a width"): "--stat",
@@ -101,7 +110,7 @@ _LOG = Tool(
         _LINES: "-L",
         _FORMAT: "--format",
     },
-    maybe={_FORMAT: "--pretty", NAME: "--decorate --branches --tags --remotes --notes --expand-tabs"},
+    joined={_FORMAT: "--pretty", NAME: "--decorate --branches --tags --remotes --notes --expand-tabs"},
     traps={"--show-signature": "starts the program that checks signatures"},
     operands=REVISION,
 )
@@ -109,7 +118,7 @@ _REFS = Tool(
     flags="-i --ignore-case --omit-empty",
     takes={WORD: "--sort", NAME: "--points-at", NUMBER: "--count", _FORMAT: "--format"},
     last={REVISION: "--contains --no-contains --merged --no-merged"},
-    maybe={WHEN: "--color", NUMBER: "--abbrev", NAME: "--column"},
+    joined={WHEN: "--color", NUMBER: "--abbrev", NAME: "--column"},
 )
 
 _VERBS: dict[str, Tool] = {
@@ -126,7 +135,7 @@ _VERBS: dict[str, Tool] = {
     "status": Tool(
         flags="""-s -b -v -z --short --branch --verbose --long --show-stash --no-ahead-behind --ahead-behind
         --no-renames --renames --no-column""",
-        maybe={
+        joined={
             one_of("v1 v2 1 2"): "--porcelain",
             one_of("no normal all"): "-u --untracked-files",
             one_of("traditional no matching"): "--ignored",
@@ -157,7 +166,7 @@ _VERBS: dict[str, Tool] = {
             READ: "-F --file",
             one_of("strip whitespace verbatim scissors default"): "--cleanup",
         },
-        maybe={one_of("no normal all"): "-u --untracked-files"},
+        joined={one_of("no normal all"): "-u --untracked-files"},
         traps={
             "-n --no-verify": "skips the checks of the repository",
             "--amend --reset-author": "rewrites the last commit",
@@ -183,7 +192,7 @@ _VERBS: dict[str, Tool] = {
     "tag": Tool(
         like=(_REFS,),
         flags="-l --list --no-column",
-        maybe={NUMBER: "-n"},
+        joined={NUMBER: "-n"},
         traps={"-a -s -d -f -m -F -v": _CHANGES},
         operands=WORD,
         operands_need="-l --list",
@@ -218,7 +227,7 @@ _VERBS: dict[str, Tool] = {
         --quiet --is-inside-work-tree --is-inside-git-dir --is-bare-repository --is-shallow-repository --symbolic
         --symbolic-full-name --all --branches --tags --remotes --show-superproject-working-tree --revs-only --no-revs
         --show-object-format""",
-        maybe={NUMBER: "--short", one_of("strict loose"): "--abbrev-ref"},
+        joined={NUMBER: "--short", one_of("strict loose"): "--abbrev-ref"},
         takes={WORD: "--git-path"},
         operands=REVISION,
     ),
@@ -227,27 +236,33 @@ _VERBS: dict[str, Tool] = {
         --killed --exclude-standard --full-name --error-unmatch --directory --no-empty-directory --eol --deduplicate
         --recurse-submodules""",
         takes={WORD: "-x --exclude", READ: "-X --exclude-from", _FORMAT: "--format"},
-        maybe={NUMBER: "--abbrev"},
+        joined={NUMBER: "--abbrev"},
         operands=Kind(check=lambda text, site: LOOK.check(text.removeprefix(":!"), site), globs=True),
     ),
     "ls-tree": Tool(
         flags="-r -t -d -l -z --long --name-only --name-status --object-only --full-name --full-tree",
         takes={_FORMAT: "--format"},
-        maybe={NUMBER: "--abbrev"},
+        joined={NUMBER: "--abbrev"},
         operands=REVISION,
     ),
-    "cat-file": Tool(flags="-t -s -e -p", operands=REVISION, least=1, why="reads names from its input"),
+    "cat-file": Tool(
+        flags="-t -s -e",
+        traps={"-p": "may fetch what is missing, with a program that the repository's settings name"},
+        operands=REVISION,
+        least=1,
+        why="reads names from its input",
+    ),
     "blame annotate": Tool(
         flags="""-b -l -s -e -f -n -w -c -t -p --root --show-stats --show-name --show-number --show-email --porcelain
         --line-porcelain --first-parent --progress --no-progress""",
         takes={_LINES: "-L", WORD: "--date --ignore-rev --since", READ: "--ignore-revs-file"},
-        maybe={NUMBER: "--abbrev -M -C"},
+        joined={NUMBER: "--abbrev -M -C"},
         operands=REVISION,
     ),
     "describe": Tool(
         flags="--tags --all --always --long --exact-match --contains --first-parent --debug",
         takes={NUMBER: "--candidates", WORD: "--match --exclude"},
-        maybe={NUMBER: "--abbrev", NAME: "--dirty --broken"},
+        joined={NUMBER: "--abbrev", NAME: "--dirty --broken"},
         operands=REVISION,
     ),
     "shortlog": Tool(
@@ -270,7 +285,7 @@ _VERBS: dict[str, Tool] = {
             READ: "-f",
             NUMBER: "-A -B -C -m --after-context --before-context --context --max-depth --max-count --threads",
         },
-        maybe={WHEN: "--color"},
+        joined={WHEN: "--color"},
         traps={"-O --open-files-in-pager": "starts the pager", "--textconv --ext-grep": "starts other programs"},
         lead=(WORD,),
         lead_unless="-e -f",

@@ -64,10 +64,13 @@ def _any(_text: str, _site: Site) -> None:
 
 def without_lines(text: str) -> str:
     """``spec/x.rb:12:30`` and ``spec/x.rb[1:2]`` without the lines, or examples, at the end."""
-    return _LINES("", text) if ":" in text or text[-1:] == "]" else text
-
-
-_LINES = re.compile(r"(?:(?::\d+)+|\[[\d:,]+\])$", re.ASCII).sub
+    if text[-1:] == "]":
+        path, bracket, examples = text[:-1].rpartition("[")
+        return path if bracket and examples and not examples.strip("0123456789:,") else text
+    parts = text.split(":")
+    while len(parts) > 1 and parts[-1].isdecimal() and parts[-1].isascii():
+        parts.pop()
+    return ":".join(parts)
 
 
 def _source(text: str, site: Site) -> str | None:
@@ -78,7 +81,7 @@ def _source(text: str, site: Site) -> str | None:
 
 def _test(text: str, site: Site) -> str | None:
     """``path::Class::test[parameters]``, ``path:12``."""
-    return files.own(text.split("::", 1)[0] if "::" in text else without_lines(text), site)
+    return files.code(text.split("::", 1)[0] if "::" in text else without_lines(text), site)
 
 
 NUMBER = Kind(check=_number, dashed=True, loose=Hole.INTEGER)
@@ -99,6 +102,8 @@ WHEN = one_of("auto always never yes no y n true false on off")
 LOOK = Kind(check=files.look, globs=True)
 READ = Kind(check=files.read, globs=True)
 OWN = Kind(check=files.own, globs=True)
+CODE = Kind(check=files.code, globs=True)
+"""A path to what is run."""
 FOLDER = Kind(check=files.folder)
 SOURCE = Kind(check=_source, globs=True)
 TESTS = Kind(check=_test, globs=True)
@@ -107,4 +112,6 @@ ARTIFACT = Kind(check=files.artifact)
 SETTINGS = Kind(check=files.settings)
 MOVE = Kind(check=files.own, moves=True)
 """A directory to change to."""
-VERSION = matching(r"[A-Za-z]{0,8}\d+(\.\d+)*[a-z]?", "a version")
+COVERAGE_FOLDER = Kind(check=files.coverage_folder)
+CACHE_FOLDER = Kind(check=files.cache_folder)
+PLAIN_NAME = matching(r"[A-Za-z0-9][\w.-]*", "a plain name")

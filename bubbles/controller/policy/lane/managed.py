@@ -2,22 +2,47 @@
 
 from __future__ import annotations
 
-from bubbles.controller.policy.lane.kinds import NAME, NUMBER, OWN, REPORT, WHEN, WORD, matching, one_of
-from bubbles.controller.policy.lane.table import Kind, Tool
+import re
+
+from bubbles.controller.policy.lane import files
+from bubbles.controller.policy.lane.kinds import (
+    CODE,
+    NAME,
+    NUMBER,
+    OWN,
+    PLAIN_NAME,
+    REPORT,
+    TESTS,
+    WHEN,
+    WORD,
+    matching,
+    one_of,
+)
+from bubbles.controller.policy.lane.table import Kind, Site, Tool
 from bubbles.controller.policy.lane.words import TASK
 
-_JVM_TASK = matching(
-    r"(?::?[\w-]+)*:?(?:test|check|build|assemble|classes|testClasses|compile\w*|lint|spotlessCheck|ktlintCheck|detekt"
-    r"|checkstyle\w*|javadoc|dependencies|tasks|projects)",
-    "a task that only builds, tests or lists",
+
+def _jvm_task(text: str, _site: Site) -> str | None:
+    """``test``, ``:app:test``: the last part is the task, the others are projects."""
+    *projects, task = text.removeprefix(":").split(":")
+    fine = _JVM_TASK(task) and all(map(_PROJECT, projects))
+    return None if fine else f"{text} is not a task that only builds, tests or lists"
+
+
+_PROJECT = re.compile(r"[\w-]+", re.ASCII).fullmatch
+_JVM_TASK_NAMES = (
+    "test|check|build|assemble|classes|testClasses|lint|spotlessCheck|ktlintCheck|detekt|javadoc|dependencies"
+    "|tasks|projects"
 )
+_JVM_TASK = re.compile(rf"{_JVM_TASK_NAMES}|(?:compile|checkstyle)(?:[A-Z]\w*)?", re.ASCII).fullmatch
+_TASKS = Kind(check=_jvm_task)
 GRADLE = Tool(
     flags="""--no-daemon --offline --info -i --stacktrace -s --quiet -q --warn -w --debug -d --continue --parallel
     --no-parallel --build-cache --no-build-cache --configuration-cache --no-configuration-cache --rerun-tasks
     --version -v --all --dry-run -m --console=plain""",
     takes={
         WORD: "--tests",
-        _JVM_TASK: "-x --exclude-task",
+        _TASKS: "-x --exclude-task",
         NUMBER: "--max-workers",
         one_of("plain auto rich verbose"): "--console",
         one_of("all fail summary none"): "--warning-mode",
@@ -29,7 +54,7 @@ GRADLE = Tool(
         "--scan": "uploads a report",
         "-t --continuous": "never ends",
     },
-    operands=_JVM_TASK,
+    operands=_TASKS,
     least=1,
     why="needs a task",
     bundles=False,
@@ -54,10 +79,22 @@ MAVEN = Tool(
     glued="-D -T",
 )
 
+
+def _project(text: str, site: Site) -> str | None:
+    """MSBuild takes any file for a project, whatever its name."""
+    _, dot, ending = text.rstrip("/").rpartition("/")[2].lstrip(".").rpartition(".")
+    if dot and ending not in _PROJECT_ENDINGS and not ending[:1].isupper():
+        return f"{text} is not the name of a project"
+    return files.code(text, site)
+
+
+_PROJECT_ENDINGS = frozenset("csproj fsproj vbproj sln slnx slnf".split())
+_PROJECTS = Kind(check=_project)
+
 _DOTNET = Tool(
     flags="--no-restore --no-build --nologo --list-tests -t --blame --force --no-incremental --no-dependencies",
     takes={
-        NAME: "-c --configuration -f --framework --runtime -v --verbosity --arch --os",
+        PLAIN_NAME: "-c --configuration -f --framework --runtime -v --verbosity --arch --os",
         WORD: "--filter",
         one_of("trx html console", "XPlat Code Coverage", "Code Coverage"): "--collect",
         matching(r"(?:console|trx|html)(?:;verbosity=\w+)?", "a logger of dotnet's own"): "-l --logger",
@@ -66,7 +103,7 @@ _DOTNET = Tool(
         "-s --settings -p --property -o --output --artifacts-path": "can set what is run, or where files go",
         "-a --test-adapter-path -d --diag --results-directory": "loads code or writes files",
     },
-    operands=OWN,
+    operands=_PROJECTS,
     most=1,
     bundles=False,
     dashes=False,  # settings would follow it
@@ -81,7 +118,7 @@ DOTNET = Tool(
             needs="--verify-no-changes",
             dashes=False,
             why="rewrites files",
-            operands=OWN,
+            operands=_PROJECTS,
         ),
     },
     bare=True,
@@ -104,7 +141,7 @@ PROGRAMS: dict[str, Tool] = {
         flags="--testdox --stop-on-failure --no-coverage --verbose --debug --version",
         takes={WORD: "--filter --group --exclude-group --testsuite", REPORT: "--log-junit", WHEN: "--colors"},
         traps={"--bootstrap -c --configuration": "loads code", "-d": "changes the settings of PHP"},
-        operands=OWN,
+        operands=CODE,
     ),
     "swift": Tool(
         flags="--version",
@@ -127,7 +164,7 @@ PROGRAMS: dict[str, Tool] = {
             "test": Tool(
                 flags="--trace --failed --stale --cover --color --no-color --slowest",
                 takes={NUMBER: "--seed --max-failures --timeout --slowest", WORD: "--only --exclude --include"},
-                operands=Kind(check=OWN.check),
+                operands=TESTS,
             ),
             "compile": Tool(flags="--warnings-as-errors --force"),
             "format": Tool(

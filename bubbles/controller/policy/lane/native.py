@@ -24,9 +24,8 @@ _DEFINED = {
     "CMAKE_C_STANDARD": re.compile(r"\d+"),
     "CMAKE_CONFIGURATION_TYPES": re.compile(r"[\w;]+"),
     "CMAKE_UNITY_BUILD_BATCH_SIZE": re.compile(r"\d+"),
-    "CMAKE_C_FLAGS": re.compile(r"(?: ?-(?:[WOgf][\w=+,-]*|std=[\w+]+|D\w+(?:=\w*)?|march=native|pedantic))*"),
 }
-_DEFINED["CMAKE_CXX_FLAGS"] = _DEFINED["CMAKE_C_FLAGS"]
+_FLAG = re.compile(r"-(?:[WOgf][\w=+,-]*|std=[\w+]+|D\w+(?:=\w*)?|march=native|pedantic)", re.ASCII).fullmatch
 _FLAG_THAT_LOADS = re.compile(r"-fplugin|-fuse-ld|-fprofile|-Wl,|-Wp,|-Wa,|-fdump|-flto=|-fsanitize-|-fpass")
 
 
@@ -35,8 +34,10 @@ def _define(text: str, _site: Site) -> str | None:
     if (match := _DEFINITION.fullmatch(text)) is None:
         return f"{text} is not a plain NAME=value"
     name, value = match.groups()
-    if (known := _DEFINED.get(name)) is not None:
-        fine = known.fullmatch(value) is not None and not _FLAG_THAT_LOADS.search(value)
+    if name in ("CMAKE_C_FLAGS", "CMAKE_CXX_FLAGS"):
+        fine = all(map(_FLAG, value.split())) and not _FLAG_THAT_LOADS.search(value)
+    elif (known := _DEFINED.get(name)) is not None:
+        fine = known.fullmatch(value) is not None
     else:
         fine = value in _BOOLEAN and not _PROGRAM_LIKE.search(name.upper())
     return None if fine else f"{text} may change what is run, or where files go"
@@ -217,11 +218,13 @@ PROGRAMS: dict[str, Tool] = {
         dashes=False,
     ),
     "cppcheck": Tool(
-        flags="-q -v --quiet --verbose --inline-suppr --force -f --check-config --errorlist --version --xml",
-        takes={
-            WORD: "--enable --disable --std --suppress --language -x --platform --template --inconclusive",
-            NUMBER: "-j --error-exitcode --max-ctu-depth --max-configs",
-            OWN: "-I -i",
+        flags="""-q -v --quiet --verbose --inline-suppr --force -f --check-config --errorlist --version --xml
+        --inconclusive""",
+        takes={one_of("c c++"): "--language -x", NUMBER: "-j", OWN: "-I -i"},
+        # It takes the next word for a path.
+        joined={
+            WORD: "--enable --disable --std --suppress --platform --template",
+            NUMBER: "--error-exitcode --max-ctu-depth --max-configs",
         },
         traps={"--addon --rule-file --library": "names code to load", "--cppcheck-build-dir --dump": "writes files"},
         operands=OWN,

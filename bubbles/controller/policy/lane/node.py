@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from bubbles.controller.policy.lane.kinds import MOVE, NAME, NUMBER, OWN, WORD, matching, one_of
-from bubbles.controller.policy.lane.node_tools import PATTERN, SCRIPT_ARGUMENTS, SHARD, TOOLS
-from bubbles.controller.policy.lane.table import Tool
+from dataclasses import replace
+
+from bubbles.controller.policy.lane import files
+from bubbles.controller.policy.lane.kinds import CODE, MOVE, NAME, NUMBER, OWN, WORD, matching, one_of
+from bubbles.controller.policy.lane.node_tools import SCRIPT_ARGUMENTS, SHARD, SUITE, TITLE, TOOLS
+from bubbles.controller.policy.lane.table import Kind, Site, Tool
 from bubbles.controller.policy.lane.words import TASK
 
 _REWRITES = "rewrites files"
 _CODE = "names code to load"
 _ENDLESS = "never ends"
+
+
+_SCOPED = replace(NAME, at=True)
+"""The name of a package, ``@scope/package`` included."""
+
+
+def _module(text: str, site: Site) -> str | None:
+    return f"{text} may be fetched from elsewhere" if ":" in text else files.code(text, site)
+
+
+_MODULE = Kind(check=_module, globs=True)
 
 _NPM_OPTIONS = Tool(
     flags="""-s --silent --if-present --no-color --quiet -q --verbose --no-fund --no-audit --no-update-notifier
@@ -17,7 +31,7 @@ _NPM_OPTIONS = Tool(
     --long --parseable""",
     takes={
         MOVE: "--prefix -C",
-        NAME: "-w --workspace",
+        _SCOPED: "-w --workspace",
         one_of("silent error warn notice http info verbose silly"): "--loglevel",
     },
     traps={
@@ -30,20 +44,20 @@ _NPM_OPTIONS = Tool(
     },
     bundles=False,
 )
-_NPM_SCRIPT = Tool(like=(_NPM_OPTIONS,), operands=PATTERN, after=SCRIPT_ARGUMENTS, bundles=False)
+_NPM_SCRIPT = Tool(like=(_NPM_OPTIONS,), operands=SUITE, after=SCRIPT_ARGUMENTS, bundles=False)
 NPM = Tool(
     like=(_NPM_OPTIONS,),
     verbs={
         "test t tst": _NPM_SCRIPT,
         "run run-script": Tool(
-            like=(_NPM_OPTIONS,), lead=(TASK,), operands=PATTERN, after=SCRIPT_ARGUMENTS, bundles=False
+            like=(_NPM_OPTIONS,), lead=(TASK,), operands=SUITE, after=SCRIPT_ARGUMENTS, bundles=False
         ),
         "ls list ll la": Tool(
-            like=(_NPM_OPTIONS,), flags="-a --all", takes={NUMBER: "--depth"}, operands=NAME, bundles=False
+            like=(_NPM_OPTIONS,), flags="-a --all", takes={NUMBER: "--depth"}, operands=_SCOPED, bundles=False
         ),
-        "explain why": Tool(like=(_NPM_OPTIONS,), operands=NAME, bundles=False),
+        "explain why": Tool(like=(_NPM_OPTIONS,), operands=_SCOPED, bundles=False),
         "root prefix version": Tool(like=(_NPM_OPTIONS,), bundles=False),
-        "pkg": Tool(verbs={"get": Tool(operands=NAME)}),
+        "pkg": Tool(verbs={"get": Tool(operands=_SCOPED)}),
     },
     traps={
         "install i ci add update uninstall": "installs packages",
@@ -69,7 +83,9 @@ _RUN = Tool(
     lead=(TASK,), rest=SCRIPT_ARGUMENTS, flags="--silent -s --if-present -r --recursive --parallel", bundles=False
 )
 _LISTS = Tool(
-    flags="--json --prod --dev -r --recursive -D -P --long", takes={NUMBER: "--depth", NAME: "--pattern"}, operands=NAME
+    flags="--json --prod --dev -r --recursive -D -P --long",
+    takes={NUMBER: "--depth", _SCOPED: "--pattern"},
+    operands=_SCOPED,
 )
 _PNPM_VERBS = {
     "test t": SCRIPT_ARGUMENTS,
@@ -83,7 +99,7 @@ PNPM = Tool(
     --version -v""",
     takes={
         MOVE: "-C --dir",
-        matching(r"[@\w./*{}\[\]^!-]+", "a filter of packages"): "--filter -F",
+        replace(matching(r"[@\w./*{}\[\]^!-]+", "a filter of packages"), at=True): "--filter -F",
         one_of("default append-only ndjson silent"): "--reporter",
     },
     traps={"add install i update remove dlx create": "installs packages", "publish": "cannot be undone"},
@@ -106,7 +122,7 @@ YARN = Tool(
     flags="--version -v --offline --non-interactive --no-progress",
     takes={MOVE: "--cwd"},
     traps={"add install up upgrade remove dlx create": "installs packages", "publish npm": "may publish"},
-    verbs=_YARN_VERBS | {"workspace": Tool(lead=(NAME,), rest=_YARN)},
+    verbs=_YARN_VERBS | {"workspace": Tool(lead=(_SCOPED,), rest=_YARN)},
     lead=(TASK,),
     rest=SCRIPT_ARGUMENTS,
     least=1,
@@ -119,7 +135,7 @@ BUN = Tool(
         "test": Tool(
             flags="--coverage --only --todo --bail --rerun-each --no-color",
             takes={
-                PATTERN: "-t --test-name-pattern",
+                TITLE: "-t --test-name-pattern",
                 NUMBER: "--timeout --rerun-each",
                 one_of("text lcov"): "--coverage-reporter",
             },
@@ -129,13 +145,15 @@ BUN = Tool(
                 "--watch --hot": _ENDLESS,
                 "-u --update-snapshots": "rewrites what the tests expect",
             },
-            operands=PATTERN,
+            operands=SUITE,
         ),
         "run": Tool(verbs=TOOLS, lead=(TASK,), rest=SCRIPT_ARGUMENTS, flags="--silent --bun", bundles=False),
-        "x": _NPX,
         "pm": Tool(verbs={"ls": _LISTS}),
     },
-    traps={"add install i update remove create": "installs packages", "-e --eval": "runs code written in the command"},
+    traps={
+        "add install i update remove create x": "installs packages",
+        "-e --eval": "runs code written in the command",
+    },
     bundles=False,
 )
 
@@ -168,7 +186,7 @@ NODE = Tool(
     permutes=False,
     dashes=False,
     bundles=False,
-    operands=OWN,
+    operands=CODE,
 )
 
 PROGRAMS: dict[str, Tool] = {
@@ -182,18 +200,18 @@ PROGRAMS: dict[str, Tool] = {
     "deno": Tool(
         flags="--version",
         verbs={
-            "check lint": Tool(flags="-q --quiet --json --compact --all --no-remote --cached-only", operands=OWN),
+            "check lint": Tool(flags="-q --quiet --json --compact --all --no-remote --cached-only", operands=_MODULE),
             "fmt": Tool(
                 flags="-q --quiet",
                 needs="--check",
                 why=f"{_REWRITES} without --check",
-                operands=OWN,
+                operands=_MODULE,
                 like=(Tool(flags="--check"),),
             ),
             "test": Tool(
                 flags="-q --quiet --no-check --cached-only --no-remote --parallel --coverage --fail-fast",
                 takes={WORD: "--filter"},
-                operands=OWN,
+                operands=_MODULE,
             ),
         },
     ),

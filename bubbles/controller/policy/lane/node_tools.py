@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
-from bubbles.controller.policy.lane.files import own
+from bubbles.controller.policy.lane.files import code, own
 from bubbles.controller.policy.lane.kinds import (
     COUNT,
     NAME,
@@ -38,13 +39,22 @@ _COVERAGE_REPORTERS = some_of("text text-summary json json-summary lcov lcovonly
 
 def _pattern(text: str, site: Site) -> str | None:
     """A test's path, a part of its name, a package: whichever it is, it leads nowhere else."""
-    return None if not text or _SCOPED(text) else own(without_lines(text), site)
+    return own(without_lines(text), site) if text else None
 
 
-_SCOPED = re.compile(r"@[\w-]+/[\w.-]+", re.ASCII).fullmatch  # @scope/package
+def _title(text: str, site: Site) -> str | None:
+    return _pattern(text.lstrip("@"), site)
+
+
+def _suite(text: str, site: Site) -> str | None:
+    return code(without_lines(text), site) if text else None
 
 
 PATTERN = Kind(check=_pattern, globs=True)
+TITLE = Kind(check=_title, at=True)
+"""A part of a test's name, ``@slow`` included."""
+SUITE = Kind(check=_suite, globs=True)
+"""A test's path, or a part of it."""
 
 JEST = Tool(
     flags="""--ci --coverage --no-coverage --collectCoverage --runInBand -i --silent --verbose --passWithNoTests -b
@@ -53,7 +63,8 @@ JEST = Tool(
     --logHeapUsage --all --errorOnDeprecated --showConfig --version --help -h --lastCommit --detectLeaks --randomize
     --showSeed --no-silent --workerThreads --noStackTrace --coverage=false --coverage=true --no-verbose""",
     takes={
-        PATTERN: """-t --testNamePattern --testPathPattern --testPathPatterns --testPathIgnorePatterns
+        TITLE: "-t --testNamePattern",
+        PATTERN: """--testPathPattern --testPathPatterns --testPathIgnorePatterns
         --collectCoverageFrom --coveragePathIgnorePatterns --changedSince""",
         COUNT: "-w --maxWorkers",
         NUMBER: "--testTimeout --seed --maxConcurrency --workerIdleMemoryLimit",
@@ -80,10 +91,10 @@ VITEST = Tool(
     --no-color --color --globals --logHeapUsage --no-file-parallelism --fileParallelism=false --hideSkippedTests
     --watch=false --no-watch --dom --typecheck --typecheck.only --no-isolate --isolate --allowOnly --allowOnly=false
     --clearScreen=false --no-clearScreen --dangerouslyIgnoreUnhandledErrors --version -v --help -h
-    --expandSnapshotDiff --disableConsoleIntercept --printConsoleTrace --coverage=false --update=false --no-cache
-    --json""",
+    --expandSnapshotDiff --disableConsoleIntercept --printConsoleTrace --coverage=false --update=false --no-cache""",
     takes={
-        PATTERN: "-t --testNamePattern --exclude --coverage.include --coverage.exclude",
+        TITLE: "-t --testNamePattern",
+        PATTERN: "--exclude --coverage.include --coverage.exclude",
         _REPORTERS: "--reporter",
         _COVERAGE_REPORTERS: "--coverage.reporter",
         NUMBER: """--retry --testTimeout --hookTimeout --teardownTimeout --maxConcurrency --slowTestThreshold
@@ -100,6 +111,9 @@ VITEST = Tool(
     maybe={NUMBER: "--bail", NAME: "--changed"},
     traps={
         "-w --watch --ui --api --inspect --inspect-brk --browser": _ENDLESS,
+        "watch dev bench typecheck": f"is a sub-command that {_ENDLESS}",
+        "init complete": "is a sub-command that changes the project",
+        "--json": "may write its output over the file that follows",
         "-u --update": "rewrites what the tests expect",
         "-r --root --dir": "moves the folder that is tested",
         "--globalSetup --execArgv --poolOptions": _CODE,
@@ -111,35 +125,51 @@ MOCHA = Tool(
     --color --no-color --colors --dry-run --full-trace --growl --invert --diff --no-diff --inline-diffs --async-only
     --no-timeouts --allow-uncaught --list-reporters --version -V --help -h""",
     takes={
-        PATTERN: "-g --grep -f --fgrep --ignore --spec",
+        TITLE: "-g --grep -f --fgrep",
+        PATTERN: "--ignore",
+        SUITE: "--spec",
         _REPORTERS: "-R --reporter",
         NUMBER: "-t --timeout -s --slow --retries -j --jobs",
         one_of("bdd tdd qunit exports"): "-u --ui",
-        WORD: "--extension",
+        some_of("js cjs mjs jsx ts cts mts tsx coffee"): "--extension",
         SETTINGS: "--config",
     },
-    traps={"-r --require --import --loader --file": _CODE, "-w --watch": _ENDLESS},
-    operands=PATTERN,
+    traps={
+        "-r --require --import --loader --file": _CODE,
+        "-w --watch": _ENDLESS,
+        "inspect debug": "is a sub-command that waits for a debugger",
+        "init": "is a sub-command that changes the project",
+    },
+    operands=SUITE,
 )
+
+
+def _packages(text: str, site: Site) -> str | None:
+    return None if _SCOPED(text) else _pattern(text, site)
+
+
+_SCOPED = re.compile(r"@[\w-]+/[\w.-]+", re.ASCII).fullmatch
+_PACKAGES = Kind(check=_packages, at=True)
 # What a script of package.json is given: it hands it on to one of these, nobody knows which.
 _ARGUMENTS = Tool(
     like=(MOCHA, VITEST, JEST),
     flags="""--quiet --bail --run --check --noEmit --pretty --parallel --exit --recursive --test-only --no-warnings
     --strict""",
     takes={
-        PATTERN: "--filter --grep -g --test-name-pattern -k",
+        _PACKAGES: "--filter",
+        PATTERN: "--grep -g --fgrep --test-name-pattern -k -t --testNamePattern",
         NUMBER: "--max-warnings --timeout --retries --workers --test-timeout --test-concurrency",
         _REPORTERS: "--reporter --test-reporter",
     },
     traps={"--fix --write": _REWRITES, "-c --config": _SETUP, "--outputFile": "writes a file"},
-    operands=PATTERN,
+    operands=SUITE,
     dashes=False,
 )
 # What does not mean the same, or is not as harmless, to each of them.
-for _name in "-c --config --outputFile -r -u -f -e -i -p -w -A -G --ui".split():
+for _name in "-c --config --outputFile -r -u -f -e -i -p -w -A -G --ui --json".split():
     _ARGUMENTS.options.pop(_name, None)
 # yarn and pnpm hand on a -- of the person's, or drop it.
-SCRIPT_ARGUMENTS = Tool(like=(_ARGUMENTS,), operands=PATTERN, after=_ARGUMENTS)
+SCRIPT_ARGUMENTS = Tool(like=(_ARGUMENTS,), operands=SUITE, after=_ARGUMENTS)
 
 
 TSC = Tool(
@@ -189,7 +219,12 @@ PRETTIER = Tool(
     takes={
         one_of("silent error warn log debug"): "--log-level --loglevel",
         NUMBER: "--print-width --tab-width",
-        NAME: "--parser --trailing-comma --end-of-line",
+        one_of(
+            """babel babel-flow babel-ts flow typescript acorn espree meriyah css less scss json json5 jsonc
+            json-stringify graphql markdown mdx vue yaml html angular lwc glimmer"""
+        ): "--parser",
+        one_of("all es5 none"): "--trailing-comma",
+        one_of("lf crlf cr auto"): "--end-of-line",
         OWN: "--ignore-path --find-config-path --file-info",
         SETTINGS: "--config",
     },
@@ -216,7 +251,7 @@ _LINTER = Tool(
 _PLAYWRIGHT = Tool(
     flags="--list --quiet --forbid-only --fully-parallel --pass-with-no-tests -x --last-failed",
     takes={
-        PATTERN: "-g --grep --grep-invert",
+        TITLE: "-g --grep --grep-invert",
         NAME: "--project",
         NUMBER: "--retries --timeout --max-failures --repeat-each",
         COUNT: "-j --workers",
@@ -261,7 +296,7 @@ TOOLS: dict[str, Tool] = {
             "run": Tool(
                 flags="--affected --no-daemon --continue --no-color --output-logs=errors-only --output-logs=new-only",
                 takes={
-                    matching(r"[@\w./*\[\]^!-]+", "a filter of packages"): "-F --filter",
+                    replace(matching(r"[@\w./*\[\]^!-]+", "a filter of packages"), at=True): "-F --filter",
                     NUMBER: "--concurrency",
                 },
                 traps={"--token --team --api --remote-only": "reaches another machine", "--cwd": "moves elsewhere"},

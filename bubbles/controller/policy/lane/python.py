@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bubbles.controller.policy.lane.kinds import NAME, NUMBER, OWN, READ, VERSION, WORD, one_of
+from bubbles.controller.policy.lane.kinds import NAME, NUMBER, OWN, READ, WORD, one_of
 from bubbles.controller.policy.lane.python_tools import (
     BANDIT,
     BLACK,
@@ -107,12 +107,12 @@ PROGRAMS: dict[str, Tool] = {
                 --active --all-extras --all-groups --no-progress --no-cache -n --exact --isolated --all-packages""",
                 takes={
                     NAME: "--extra --group --no-group --only-group --package",
-                    VERSION: "-p --python",
                     _PYTHON_M: "-m --module",
                 },
                 traps={
                     "--with --with-editable --with-requirements": "installs packages",
                     "--env-file": "loads a file of secrets",
+                    "-p --python": "may download an interpreter",
                 },
                 verbs={name: tool for name, tool in _RUNNABLE.items() if name != "unittest"},
                 permutes=False,

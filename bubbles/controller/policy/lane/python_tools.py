@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 
-from bubbles.controller.policy.lane.files import report
+from bubbles.controller.policy.lane.files import code, coverage_folder, report
 from bubbles.controller.policy.lane.kinds import (
+    CACHE_FOLDER,
+    CODE,
     COUNT,
+    COVERAGE_FOLDER,
     NAME,
     NUMBER,
     OWN,
@@ -29,8 +32,6 @@ WARNING = matching(
     r"(?:default|error|ignore|always|module|once)(?::[^:]*(?::(?:pytest\.)?\w*)?)?", "a plain warning filter"
 )
 
-_COVERAGE_FOLDER = re.compile(r"(?:[\w-]+/)*[\w-]*(?:cov|report)[\w-]*", re.ASCII)
-
 
 def _coverage_report(text: str, site: Site) -> str | None:
     kind, _, target = text.partition(":")
@@ -39,7 +40,7 @@ def _coverage_report(text: str, site: Site) -> str | None:
     if not target or (kind.startswith("term") and target == "skip-covered"):
         return None
     if kind == "html":
-        return None if _COVERAGE_FOLDER.fullmatch(target) else f"{target} is not a folder for coverage reports"
+        return coverage_folder(target, site)
     return report(target, site)
 
 
@@ -56,7 +57,8 @@ PYTEST = Tool(
     --nomigrations --no-migrations --forked --mypy --ruff --flake8 --isort --randomly-dont-reorganize --random-order""",
     takes={
         WORD: """-k -m --junit-prefix --log-format --log-date-format --log-cli-format --log-cli-date-format
-        --log-file-format --log-file-date-format --doctest-glob --hypothesis-profile --cov-context --ignore-glob""",
+        --log-file-format --log-file-date-format --hypothesis-profile --cov-context --ignore-glob""",
+        matching(r"[\w*.-]*\.(?:py|rst|md|pyi)", "a pattern for sources or documents"): "--doctest-glob",
         NUMBER: """--maxfail --durations --durations-min --verbosity --timeout --session-timeout --max-warnings
         --reruns --reruns-delay --cov-fail-under --hypothesis-seed --count --maxprocesses --max-worker-restart
         --randomly-seed --shard-id --num-shards""",
@@ -100,24 +102,44 @@ PYTEST = Tool(
     dashes=False,  # pytest reads options after it all the same
 )
 
-UNITTEST = Tool(
+
+def _unit(text: str, site: Site) -> str | None:
+    """``tests.test_x.TestY.test_z``, or a file. unittest imports any dotted name there is, and calls what it finds."""
+    if text.endswith(".py"):
+        return code(text, site)
+    parts = text.split(".")
+    named = all(map(_IDENTIFIER, parts)) and _TEST_PACKAGE(parts[0]) and _TEST_PART(parts[-1])
+    # Python has a package `test` of its own.
+    if named and (parts[0] != "test" or len(parts) < 2 or parts[1].startswith("test_")):
+        return None if not parts[-1][0].isupper() or _TEST_PACKAGE(parts[-2]) else f"{text} may be more than a test"
+    return f"{text} is not the name of a test"
+
+
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII).fullmatch
+_TEST_PACKAGE = re.compile(r"tests?|test_\w+", re.ASCII).fullmatch
+_TEST_PART = re.compile(r"tests?|test_?\w+|[A-Z]\w*|unit|integration|functional|smoke|regression", re.ASCII).fullmatch
+
+_UNITTEST = Tool(
     flags="-v -q -f -b -c -h --verbose --quiet --failfast --buffer --catch --locals --help",
-    takes={
-        OWN: "-s --start-directory -t --top-level-directory",
-        WORD: "-p --pattern -k",
-        NUMBER: "--durations",
-    },
-    operands=OWN,
+    takes={WORD: "-k", NUMBER: "--durations"},
+)
+_FOUND = {OWN: "-s --start-directory -t --top-level-directory", WORD: "-p --pattern"}
+UNITTEST = Tool(
+    like=(_UNITTEST,),
+    verbs={"discover": Tool(like=(_UNITTEST,), takes=_FOUND, lead=(OWN, WORD, OWN))},
+    operands=Kind(check=_unit),
+    takes=_FOUND,
+    bare=True,
 )
 
 _COVERAGE = Tool(
     flags="""-i --ignore-errors -m --show-missing --skip-covered --skip-empty --no-skip-covered -q --quiet -a --append
-    --keep --branch -p --parallel-mode --pretty-print""",
+    --keep --branch -p --parallel-mode --pretty-print --timid""",
     takes={
-        WORD: "--include --omit --source --source-pkgs --contexts --context --title --sort --timid --concurrency",
+        WORD: "--include --omit --source --source-pkgs --contexts --context --title --sort --concurrency",
         NUMBER: "--fail-under --precision",
         REPORT: "-o",
-        matching(_COVERAGE_FOLDER.pattern, "a folder for coverage reports"): "-d --directory",
+        COVERAGE_FOLDER: "-d --directory",
         one_of("pyproject.toml setup.cfg tox.ini .coveragerc"): "--rcfile",
         one_of("text markdown total"): "--format",
     },
@@ -228,7 +250,7 @@ MYPY = Tool(
         one_of("normal silent skip error"): "--follow-imports",
         one_of("json"): "-O --output",
         one_of("global per_file"): "--junit-format",
-        matching(r"/dev/null|\.mypy_cache|(?:[\w-]+/)*\.?[\w-]*cache[\w-]*", "a folder for a cache"): "--cache-dir",
+        CACHE_FOLDER: "--cache-dir",
         SETTINGS: "--config-file",
         REPORT: "--junit-xml",
     },
@@ -244,7 +266,7 @@ PYRIGHT = Tool(
     flags="--outputjson --stats --verbose --warnings --skipunannotated --dependencies --version --help -h",
     takes={
         NAME: "--pythonversion --pythonplatform --level",
-        OWN: "-p --project",
+        CODE: "-p --project",
         COUNT: "--threads",
     },
     traps={"--pythonpath": "names a program to run", "-w --watch": "never ends", "--createstub": "writes files"},
@@ -255,13 +277,16 @@ PYLINT = Tool(
     flags="-E --errors-only -v --verbose --version -h --help --ignore-imports",
     takes={
         WORD: """-d --disable -e --enable --ignore --ignore-patterns --ignore-paths --confidence --msg-template
-        --good-names --fail-on --ignored-modules --extension-pkg-allow-list""",
+        --good-names --fail-on --ignored-modules""",
         NUMBER: "-j --jobs --max-line-length --fail-under --max-args --max-locals",
         one_of("text colorized json json2 parseable msvs no-header github"): "-f --output-format",
         WHEN: "-r --reports -s --score --recursive",
         SETTINGS: "--rcfile",
     },
-    traps={"--load-plugins --init-hook": _CODE},
+    traps={
+        """--load-plugins --init-hook --extension-pkg-allow-list --extension-pkg-whitelist
+        --unsafe-load-any-extension""": _CODE
+    },
     operands=OWN,
 )
 

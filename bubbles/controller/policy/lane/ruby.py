@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from bubbles.controller.policy.lane.files import code
 from bubbles.controller.policy.lane.kinds import NAME, NUMBER, OWN, REPORT, TESTS, WORD, matching, one_of
-from bubbles.controller.policy.lane.table import Tool
+from bubbles.controller.policy.lane.table import Kind, Site, Tool
 from bubbles.controller.policy.lane.words import TASK
 
 _REWRITES = "rewrites files"
+
+
+def _pattern(text: str, site: Site) -> str | None:
+    """Patterns with commas between them, each taken as it is."""
+    if "{" in text or text.count(",") > 8:
+        return f"{text} is not a plain pattern"
+    return next(filter(None, (code(part.strip(), site) for part in text.split(","))), None)
 
 
 RSPEC = Tool(
     flags="""-b -c -w --backtrace --color --colour --no-color --force-color --dry-run --only-failures --next-failure
     -n --fail-fast --no-fail-fast --no-profile --warnings --bisect=verbose -v --version -h --help""",
     takes={
-        WORD: "-e --example -E --example-matches -t --tag -P --pattern --exclude-pattern",
+        WORD: "-e --example -E --example-matches -t --tag --exclude-pattern",
+        Kind(check=_pattern): "-P --pattern",
         NUMBER: "--seed --failure-exit-code",
         matching(r"defined|random|rand(?::\d+)?|recently-modified", "an order"): "--order",
         one_of("progress documentation doc json html failures p d j h f"): "-f --format",

@@ -12,7 +12,7 @@ LONGEST = 300
 # sed ---------------------------------------------------------------------------------------------------------------
 
 # In a regular expression a slash within brackets does not end it: brackets are read as sed reads them.
-_BODY = r"(?:[^/\\\n\[]|\\[^\n]|\[\^?\]?[^\]/\n\\\[]*\])*"
+_BODY = r"(?:[^/\\\n\[]|\\[^\n]|\[\^?+\]?+[^\]/\n\\\[]*+\])*+"
 _PLACE = rf"(?:\d+(?:~\d+)?|\$|/{_BODY}/I?)"
 _RANGE = rf"(?:{_PLACE}(?:,\s*+(?:{_PLACE}|[+~]\d+))?)"
 _SUBSTITUTE = "|".join(
@@ -52,6 +52,13 @@ def _awk(text: str, _site: Site) -> str | None:
     return None if fine else "the program is not certain only to print"
 
 
+def _awk_reaches(kind: str | None, token: str, braces: int, parens: int) -> bool:
+    if kind == "word":
+        # `for (print "x" > file; …)`: in parentheses > is a comparison, but not after a statement's word.
+        return token in _AWK_FORBIDDEN or (parens > 0 and token in ("print", "printf"))
+    return kind == "more" and braces > 0 and parens == 0
+
+
 def _awk_only_prints(text: str) -> bool:
     if "/" in text and "\n" in text:  # a line's end may part a value from a regular expression
         return False
@@ -75,9 +82,7 @@ def _awk_only_prints(text: str) -> bool:
             continue
         braces += (token == "{") - (token == "}")
         parens += (token == "(") - (token == ")")
-        if (kind == "word" and token in _AWK_FORBIDDEN) or (kind == "more" and braces and not parens):
-            return False
-        if braces < 0 or parens < 0 or (parens and token in ("{", "}")):
+        if _awk_reaches(kind, token, braces, parens) or braces < 0 or parens < 0 or (parens and token in ("{", "}")):
             return False
         if token in (")", "]", "++", "--", "$"):
             before = "either"
@@ -90,11 +95,13 @@ def _awk_only_prints(text: str) -> bool:
 
 # jq ----------------------------------------------------------------------------------------------------------------
 
-_JQ_REACHES = re.compile(r"""(?<![.\w"])(?:import|include|env)\b|\$ENV""")
+_JQ_REACHES = re.compile(r"""(?<![.\w"])(?:import|include|env|modulemeta|get_search_list)\b""")
 
 
 def _jq(text: str, _site: Site) -> str | None:
-    return f"{text} may load a module or show the environment" if _JQ_REACHES.search(text) else None
+    # jq 1.6 allows blanks, lines and comments between $ and the name.
+    reaches = _JQ_REACHES.search(text) or ("$" in text and ("ENV" in text or "__prog" in text))
+    return f"{text} may load a module or show the environment" if reaches else None
 
 
 SED = Kind(check=_sed, dashed=True)

@@ -28,8 +28,23 @@ _QUALIFIERS = frozenset(
 _OTHER_TARGETS = frozenset(
     """install uninstall deploy publish upload release package dist push flash exec start serve stop destroy drop
     purge wipe edit nightly experimental continuous submit sign notarize distclean mrproper clobber maintainer sudo
-    docker compose provision migrate seed update upgrade commit tag""".split()
+    docker compose provision migrate seed update upgrade commit tag menuconfig config erase burn program download
+    fetch clone sync pull debug gdb debugserver attach openocd jlink dfu qemu simulate emulate watch listen reset
+    recover reboot cache drop run_server repl shell console""".split()
 )
+_OTHER_BEGINNINGS = (
+    "nightly",
+    "continuous",
+    "experimental",
+    "deploy",
+    "flash",
+    "upload",
+    "erase",
+    "monitor",
+    "publish",
+)
+_OTHER_ENDINGS = ("deploy", "flash", "upload", "monitor", "config", "publish")
+_HUMPS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])", re.ASCII).sub
 
 
 def _task(text: str, _site: Site) -> str | None:
@@ -55,10 +70,11 @@ def _goal(text: str, site: Site) -> str | None:
 
 def _target(text: str, _site: Site) -> str | None:
     """A target of a build that was generated: any that is not named for more than building."""
-    parts = [part for part in _PARTS.split(text.lower()) if part]
+    parts = [part for part in _PARTS.split(f"{text}/{_HUMPS('/', text)}".lower()) if part]
     if not _TARGET(text) or ".." in text.split("/") or text[:1] == "/":
         return f"{text} is not a plain name of a target"
-    if not _OTHER_TARGETS.isdisjoint(parts) or ("run" in parts and _RUNS.isdisjoint(parts)):
+    more = any(part.startswith(_OTHER_BEGINNINGS) or part.endswith(_OTHER_ENDINGS) for part in parts)
+    if more or not _OTHER_TARGETS.isdisjoint(parts) or ("run" in parts and _RUNS.isdisjoint(parts)):
         return f"the target {text} may do more than build"
     if not _FORMATTERS.isdisjoint(parts) and "check" not in parts:
         return f"the target {text} may rewrite files"
@@ -79,7 +95,7 @@ def _build_folder(text: str, site: Site) -> str | None:
 
 def _package(text: str, site: Site) -> str | None:
     """Packages of Go: ``./...``, ``./pkg/x``, ``example.org/mod/pkg``, ``all``, several with commas."""
-    if not _PACKAGE(text):
+    if not _PACKAGE(text) or text.count(",") > 16:
         return f"{text} is not a plain package"
     return next(filter(None, (own(part.replace("...", "x"), site) for part in text.split(","))), None)
 
