@@ -10,7 +10,8 @@ NO = frozenset({"no", "拒绝", "n"})
 MAX_CHARACTERS = 80
 """Nothing longer is an answer."""
 
-TRAILING = " \t\r\n.,!?;:…。，！？；：、～~"  # noqa: RUF001 - as Chinese keyboards write them
+TRAILING = " \t\r\n.,!;:…。，！；：、～~"  # noqa: RUF001 - as Chinese keyboards write them
+"""What may follow a word. No question mark: who writes "ok?" asks."""
 SLASH = re.compile(r"/(approve|deny)(?:@\S+)?(?:\s+(.*))?", re.IGNORECASE | re.DOTALL)
 """In a group some platforms add ``@name-of-the-bot`` to a slash command."""
 

@@ -11,11 +11,11 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bubbles.bus import Address, Origin, Trigger
 from bubbles.controller.approvals.answers import Word, understood
-from bubbles.controller.approvals.card import MAX_SHOWN, readable
+from bubbles.controller.approvals.card import MAX_ROWS, MAX_SHOWN, readable
 from bubbles.controller.approvals.contract import Answer, ApprovalCard, Approver, Heard, Outcome
 
 TIMEOUT_S = 300.0
@@ -39,11 +39,13 @@ def any_user(_card: ApprovalCard, _asked: Origin, answering: Origin) -> bool:
     return answering.trigger is Trigger.USER
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False)
 class _Open:
     card: ApprovalCard
     origin: Origin
     settled: asyncio.Future[Answer]
+    shown: bool = False
+    """Whether it has been put before a person: what was written earlier answers something else."""
 
     def settle(self, answer: Answer) -> bool:
         """Whether this answer is the one that counts: the first."""
@@ -108,6 +110,7 @@ class ApprovalBroker:
         approver = self._approver_for(origin)
         if approver is None:
             return nobody("there is no terminal and no chat to ask in")
+        card = replace(card, timeout_s=self._timeout_s)
         waiting = _Open(card=card, origin=origin, settled=asyncio.get_running_loop().create_future())
         self._open[card.id] = waiting
         answer = Answer(outcome=Outcome.CANCELLED, told="The turn was ended before anybody answered: nothing was run.")
@@ -121,8 +124,8 @@ class ApprovalBroker:
     def answer(self, text: str, *, origin: Origin, reply_to: str | None = None) -> Heard | None:
         """Take a message as an answer. None if it is none: it is then a message like any other.
 
-        ``reply_to`` is the id of the card whose message this one replies to, on platforms that have replies. The caller
-        has checked the sender against the allow-list (APPR-01).
+        Only a card that has been shown can be answered. ``reply_to`` is the id of the card whose message this one
+        replies to, on platforms that have replies. The caller has checked the sender against the allow-list (APPR-01).
         """
         word = understood(text)
         if word is None:
@@ -136,10 +139,11 @@ class ApprovalBroker:
         if named:
             meant = next((waiting for waiting in here if waiting.card.id == named), None)
             return _unknown(named) if meant is None else _take(meant, word, origin)
-        if len(here) == 1:
-            return _take(here[0], word, origin)
-        if here:
-            return Heard(say=_which(here))
+        shown = [waiting for waiting in here if waiting.shown]
+        if len(shown) == 1:
+            return _take(shown[0], word, origin)
+        if shown:
+            return Heard(say=_which(shown))
         return None if word.card is None else Heard(say="Nothing waits for an answer here.")
 
     def _unaskable(self, card: ApprovalCard, origin: Origin) -> Answer | None:
@@ -149,8 +153,8 @@ class ApprovalBroker:
         if not readable(card):
             return Answer(
                 outcome=Outcome.NOT_SHOWN,
-                told=f"It was declined unseen: over {MAX_SHOWN:,} characters are more than a person can judge; write "
-                "them to a file and run that.",
+                told=f"It was declined unseen: over {MAX_SHOWN:,} characters or {MAX_ROWS:,} rows are more than a "
+                "person can judge; write them to a file and run that.",
             )
         if len(self.open_cards(origin.address)) >= self._max_open:
             return Answer(
@@ -169,7 +173,9 @@ class ApprovalBroker:
                     outcome=Outcome.NOT_SHOWN,
                     told="It was declined unseen: the question could not be shown to anybody.",
                 )
-            if answer is not None:
+            if answer is None:
+                waiting.shown = True
+            else:
                 waiting.settle(answer)
 
         try:
@@ -206,6 +212,8 @@ def decided(*, approved: bool, by: str) -> Answer:
 
 
 def _take(waiting: _Open, word: Word, origin: Origin) -> Heard:
+    if not waiting.shown:
+        return Heard(say=f"Question {waiting.card.id} has not been shown yet: answer it once it is here.")
     if not waiting.settle(decided(approved=word.approves, by=origin.sender)):
         return _unknown(waiting.card.id)
     said = "Approved" if word.approves else "Declined"

@@ -6,7 +6,7 @@ Only ``Outcome.APPROVED`` lets a command run. Every other end, an error included
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from bubbles.bus import Origin
@@ -17,6 +17,8 @@ class Outcome(enum.StrEnum):
 
     APPROVED = "approved"
     DENIED = "denied"
+    UNCLEAR = "unclear"
+    """A person wrote several lines at the terminal, none of them an answer."""
     TIMED_OUT = "timed_out"
     NOBODY = "nobody"
     """No person can be asked: a turn that no person began, or no terminal."""
@@ -60,6 +62,8 @@ class ApprovalCard:
     """The backend's name."""
     network: str
     """``none``, ``allowlist`` or ``full``."""
+    timeout_s: float | None = field(default=None, compare=False)
+    """How long it waits for an answer: the broker sets it when it asks. None while it is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,8 +82,8 @@ class Approver(Protocol):
 
     async def show(self, card: ApprovalCard, origin: Origin) -> Answer | None:
         """Show the card. A terminal waits for the answer and returns it; a chat returns None once the card is sent, and
-        its answer comes by ``ApprovalBroker.answer``. Cancelled when the card is closed. What is raised closes the card
-        as ``NOT_SHOWN``.
+        its answer comes by ``ApprovalBroker.answer``, which takes none before that. Cancelled when the card is closed.
+        What is raised closes the card as ``NOT_SHOWN``.
         """
 
     async def close(self, card: ApprovalCard, answer: Answer) -> None:

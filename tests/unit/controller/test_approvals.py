@@ -27,11 +27,15 @@ class ChatApprover:
     breaks: Exception | None = None
     answers: Answer | None = None
     hang: bool = False
+    arrives: asyncio.Event | None = None
+    """What the card is on its way until."""
 
     async def show(self, card: ApprovalCard, origin: Origin) -> Answer | None:
         self.shown.put_nowait(card)
         if self.hang:
             await asyncio.Event().wait()
+        if self.arrives is not None:
+            await self.arrives.wait()
         if self.breaks is not None:
             raise self.breaks
         return self.answers
@@ -105,6 +109,12 @@ def test_a_word_is_an_answer(text: str, approves: bool) -> None:
         "x /approve k7m3",
         "ok" + "!" * 200,
         "нет",
+        "ok?",
+        "OK??",
+        "yes？",
+        "同意？",
+        "ok?!",
+        "no?",
         "/ok",
     ],
 )
@@ -235,11 +245,49 @@ async def test_card_that_cannot_be_shown_is_declined() -> None:
     assert chat.broker.open_cards(CHAT) == ()
 
 
-async def test_answer_counts_while_the_card_is_still_being_sent() -> None:
-    chat = Chat(approver=ChatApprover(hang=True))
-    _, turn = await chat.ask()
-    chat.says("ok")
+@pytest.mark.req("APPR-01")
+async def test_only_a_card_that_has_been_shown_can_be_answered() -> None:
+    arrives = asyncio.Event()
+    chat = Chat(approver=ChatApprover(arrives=arrives))
+    asked, turn = await chat.ask()
+    assert chat.says("OK") is None
+    assert "not been shown" in (chat.says("OK", reply_to=asked.id) or "")
+    assert "not been shown" in (chat.says(f"/approve {asked.id}") or "")
+    assert "not been shown" in (chat.says(f"/deny {asked.id}") or "")
+    await asyncio.sleep(0)
+    assert not turn.done()
+    arrives.set()
+    await asyncio.sleep(0.01)
+    assert chat.says("OK") == f"Approved: {asked.id}."
     assert (await turn).approved
+
+
+@pytest.mark.req("APPR-01", "APPR-03")
+async def test_bare_word_is_for_the_card_that_is_seen_and_not_for_one_on_its_way() -> None:
+    chat = Chat()
+    seen, one = await chat.ask()
+    chat.approver.arrives = asyncio.Event()
+    unseen, two = await chat.ask()
+    assert chat.says("OK") == f"Approved: {seen.id}."
+    assert (await one).approved
+    assert chat.says("OK") is None
+    assert chat.broker.open_cards(CHAT) == (unseen,)
+    two.cancel()
+
+
+async def test_approver_that_waits_for_the_answer_itself_is_not_answered_from_elsewhere() -> None:
+    chat = Chat(approver=ChatApprover(hang=True), timeout_s=0.05)
+    _, turn = await chat.ask()
+    assert chat.says("ok") is None
+    assert (await turn).outcome is Outcome.TIMED_OUT
+
+
+async def test_card_says_how_long_it_waits() -> None:
+    chat = Chat(timeout_s=7.0)
+    asked, turn = await chat.ask()
+    assert asked.timeout_s is None
+    assert chat.broker.open_cards(CHAT)[0].timeout_s == 7.0
+    turn.cancel()
 
 
 async def test_approver_may_answer_itself() -> None:

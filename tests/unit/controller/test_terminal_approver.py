@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import io
 import os
 import pty
+import resource
 import signal
+import termios
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -17,7 +21,7 @@ import pytest
 from bubbles.bus import Address, Origin
 from bubbles.controller.approvals.broker import ApprovalBroker
 from bubbles.controller.approvals.contract import Answer, ApprovalCard, Outcome
-from bubbles.controller.approvals.terminal import PROMPT, TerminalApprover
+from bubbles.controller.approvals.terminal import PROMPT, PROMPT_AGAIN, TerminalApprover, _Attention, _interruption
 
 pytestmark = [pytest.mark.req("APPR-02"), pytest.mark.blocking]  # the test's own keys are pressed on its loop
 
@@ -49,10 +53,10 @@ class Person:
         while text not in self.seen:
             self.seen += (await asyncio.to_thread(os.read, self.master, 4096)).decode()
 
-    def asked(self, timeout_s: float = 5.0) -> asyncio.Task[Answer]:
+    def asked(self, timeout_s: float = 5.0, card: ApprovalCard = CARD) -> asyncio.Task[Answer]:
         approver = TerminalApprover(self.source, self.stream)
         broker = ApprovalBroker(lambda _: approver, timeout_s=timeout_s)
-        return asyncio.create_task(broker.ask(CARD, ORIGIN))
+        return asyncio.create_task(broker.ask(card, ORIGIN))
 
 
 @asynccontextmanager
@@ -71,7 +75,8 @@ async def at_a_terminal() -> AsyncIterator[Person]:
         (b"/approve k7m3\n", Outcome.APPROVED),
         (b"n\n", Outcome.DENIED),
         (b"/approve zzzz\nn\n", Outcome.DENIED),
-        (b"\n" * 9, Outcome.DENIED),
+        (b"y?\nn\n", Outcome.DENIED),
+        (b"\n" * 9, Outcome.UNCLEAR),
         (b"\x04", Outcome.DENIED),
     ],
 )
@@ -151,3 +156,146 @@ async def test_card_that_would_go_unseen_is_not_asked() -> None:
         answer = await ApprovalBroker(lambda _: approver).ask(CARD, ORIGIN)
     assert answer.outcome is Outcome.NOBODY
     assert "standard error is not a terminal" in answer.told
+
+
+async def test_card_says_how_to_answer_and_how_long_there_is() -> None:
+    async with at_a_terminal() as person:
+        asked = person.asked()
+        await person.sees(PROMPT)
+        assert "y or n, within 5 s; OK, 同意, no and 拒绝 work too" in person.seen
+        person.types(b"perhaps\n")
+        await person.sees(PROMPT_AGAIN)
+        person.types("拒绝\n".encode())
+        assert (await asked).outcome is Outcome.DENIED
+
+
+async def test_giving_up_after_unclear_lines_is_an_end_of_its_own() -> None:
+    async with at_a_terminal() as person:
+        asked = person.asked()
+        await person.sees(PROMPT)
+        person.types(b"hm\n" * 5)
+        answer = await asked
+        assert (answer.outcome, answer.approved) == (Outcome.UNCLEAR, False)
+        assert "clear answer" in answer.told
+
+
+@pytest.mark.req("APPR-01")
+async def test_card_is_broken_to_the_width_of_the_terminal() -> None:
+    async with at_a_terminal() as person:
+        termios.tcsetwinsize(person.source, (10, 40))
+        asked = person.asked(card=replace(CARD, command="git push #" + "-" * 400))
+        await person.sees(PROMPT)
+        person.types(b"n\n")
+        await asked
+        card = person.seen.partition("Answer y or n")[0].splitlines()
+        assert max(map(len, card)) == 39
+        assert "scroll up" in card[-2]
+        assert card[-1] == "May this run? [k7m3]"
+
+
+async def test_terminal_that_is_too_narrow_for_a_card_shows_none() -> None:
+    async with at_a_terminal() as person:
+        termios.tcsetwinsize(person.source, (10, 12))
+        answer = await person.asked()
+        assert answer.outcome is Outcome.NOT_SHOWN
+        assert "12 columns" in answer.told
+
+
+async def test_stopped_terminal_does_not_hold_up_the_time_limit() -> None:
+    """Ctrl-S."""
+    async with at_a_terminal() as person:
+        termios.tcflow(person.source, termios.TCOOFF)
+        approver, begun = TerminalApprover(person.source, person.stream), time.monotonic()
+        closed = Answer(outcome=Outcome.TIMED_OUT, told="")
+        try:
+            person.types(b"y\n")
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(approver.show(CARD, ORIGIN), 0.2)
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(approver.close(CARD, closed), 0.1)
+        finally:
+            termios.tcflow(person.source, termios.TCOON)
+        assert time.monotonic() - begun < 2
+
+
+async def test_control_c_ends_the_question_at_a_stopped_terminal() -> None:
+    async with at_a_terminal() as person:
+        termios.tcflow(person.source, termios.TCOOFF)
+        try:
+            asked = person.asked()
+            await asyncio.sleep(0.1)
+            os.kill(os.getpid(), signal.SIGINT)
+            assert (await asked).outcome is Outcome.DENIED
+        finally:
+            termios.tcflow(person.source, termios.TCOON)
+
+
+async def test_line_that_somebody_else_takes_does_not_hold_up_the_time_limit() -> None:
+    """As Ctrl-C takes it in the same instant: there was something to read, and then there is nothing."""
+    async with at_a_terminal() as person:
+        taken: list[bytes] = []
+        loop = asyncio.get_running_loop()
+        loop.add_reader(person.source, lambda: taken.append(os.read(person.source, 100)))
+        try:
+            asked = person.asked(timeout_s=0.3)
+            await person.sees(PROMPT)
+            person.types(b"y\n")
+            answer = await asyncio.wait_for(asked, 2)
+        finally:
+            loop.remove_reader(person.source)
+        assert (taken, answer.outcome) == ([b"y\n"], Outcome.TIMED_OUT)
+
+
+async def test_high_descriptors_can_be_asked_at() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 2048:
+        pytest.skip("this process may not open so many files")
+    async with at_a_terminal() as person:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2048), hard))
+        high = fcntl.fcntl(person.source, fcntl.F_DUPFD_CLOEXEC, 1500)
+        try:
+            asked = replace(person, source=high).asked()
+            await person.sees(PROMPT)
+            person.types(b"y\n")
+            assert (await asked).approved
+        finally:
+            os.close(high)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def test_control_c_before_the_answer_is_read_wins() -> None:
+    async with at_a_terminal() as person:
+        asked = person.asked()
+        await person.sees(PROMPT)
+        person.types(b"y\n")
+        os.kill(os.getpid(), signal.SIGINT)
+        assert (await asked).outcome is Outcome.DENIED
+
+
+async def test_control_c_after_the_answer_is_delivered_to_the_program() -> None:
+    delivered: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: delivered.append(number))
+    try:
+        early = _Attention()
+        with _interruption(early):
+            signal.raise_signal(signal.SIGINT)
+            assert not early.settles()
+        assert delivered == []
+        late = _Attention()
+        with _interruption(late):
+            assert late.settles()
+            signal.raise_signal(signal.SIGINT)
+            assert delivered == []
+        assert delivered == [signal.SIGINT]
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+async def test_terminal_that_goes_away_approves_nothing() -> None:
+    master, source = pty.openpty()
+    with open(source, "w", encoding="utf-8") as stream:
+        person = Person(master=master, source=source, stream=stream)
+        asked = person.asked()
+        await person.sees(PROMPT)
+        os.close(master)
+        assert not (await asyncio.wait_for(asked, 2)).approved
