@@ -36,7 +36,7 @@ _WORDS = (
     r"(?:password|passwd|passphrase|[_-]pwd|secret|token|api[_-]?key|access[_-]?key(?:[_-]?id)?|secret[_-]?key"
     r"|private[_-]?key|auth[_-]?key|session[_-]?key|credentials?)"
 )
-_REFERENCE = r"""(?!["']?(?:\$\(|(?:\$\w++|\$\{\w++\})++["']?(?:[\s;&|)<>"'`]|\Z)))"""
+_REFERENCE = r"""(?!["']?(?:\$\(|(?:\$\w++|\$\{\w++\})+["']?(?:[\s;&|)<>"'`]|\Z)))"""
 """Ahead are not just names of variables, or a question to another program: no secret, and worth reading."""
 _BARE = r"""[^\s"'`;&|<>(){},\\]"""
 _VALUE = (
@@ -53,7 +53,7 @@ def _shape(text: str, flags: re.RegexFlag = re.IGNORECASE) -> re.Pattern[str]:
 SHAPES: tuple[re.Pattern[str], ...] = (
     _shape(
         r"(?P<keep>-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----)"
-        r"(?:(?:(?!-----(?:BEGIN|END) ).)++-----END [A-Z0-9 ]{0,40}-----|[A-Za-z0-9+/=\s\\]+)"
+        r"(?:(?:(?!-----(?:BEGIN|END) ).)+-----END [A-Z0-9 ]{0,40}-----|[A-Za-z0-9+/=\s\\]+)"
     ),
     _shape(
         r"(?P<keep>(?<![A-Za-z0-9]))(?:"
@@ -71,7 +71,7 @@ SHAPES: tuple[re.Pattern[str], ...] = (
     _shape(r"(?P<keep>(?:(?<![A-Za-z0-9])|\bbot)[0-9]{8,10}:)[A-Za-z0-9_-]{34,36}(?![A-Za-z0-9_-])"),  # Telegram
     _shape(
         r"(?P<keep>(?:authorization|x-api-key|api-key|x-auth-token|private-token|x-goog-api-key)[\"']?\s{0,4}[:=]"
-        rf"\s{{0,4}}+[\"']?+(?:(?:bearer|basic|token|digest|apikey)\s{{1,4}})?+){_REFERENCE}[^\s\"'\\]+"
+        rf"\s{{0,4}}+[\"']?+(?:(?:bearer|basic|token|digest|apikey)\s{{1,4}})?(?!(?:bearer|basic|token|digest|apikey)\s)){_REFERENCE}[^\s\"'\\]+"
     ),
     _shape(r"(?P<keep>\bcookie[\"']?\s{0,4}:\s{0,4}+[\"']?+)[^\s\"'][^\"'\n]*"),
     _shape(r"(?P<keep>--cookie(?:\s{1,8}|=))(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s\"']+)"),
@@ -170,5 +170,5 @@ def _unquoted(text: str) -> str:
 
 def _however_quoted(secret: str) -> str:
     """A pattern that finds it in shell text too, where quotes and backslashes may stand between any two characters."""
-    found = r"(?:[\"'\\]|\\\n){0,4}+".join(re.escape(character) for character in secret)
+    found = r"[\"'\\\n]{0,4}".join(re.escape(character) for character in secret)
     return found + r"\S{0,100000}+" if len(secret) == MAX_HEAD else found

@@ -197,7 +197,7 @@ def _matches_code(pattern: str) -> bool:
     return bool(dot and _FIXED(ending)) and (_LOG_ENDINGS | _REPORT_ENDINGS).isdisjoint(choices)
 
 
-_FIXED = re.compile(r"\w+|\{\w+(?:,\w+)*+\}", re.ASCII).fullmatch
+_FIXED = re.compile(r"\w+|\{\w+(?:,\w+)*\}", re.ASCII).fullmatch
 
 
 def _is_output(path: str) -> bool:

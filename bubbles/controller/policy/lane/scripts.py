@@ -12,7 +12,7 @@ LONGEST = 300
 # sed ---------------------------------------------------------------------------------------------------------------
 
 # In a regular expression a slash within brackets does not end it: brackets are read as sed reads them.
-_BODY = r"(?:[^/\\\n\[]|\\[^\n]|\[\^?+\]?+[^\]/\n\\\[]*+\])*+"
+_BODY = r"(?:[^/\\\n\[]|\\[^\n]|\[\^?+\]?+[^\]/\n\\\[]*+\])*"
 _PLACE = rf"(?:\d+(?:~\d+)?|\$|/{_BODY}/I?)"
 _RANGE = rf"(?:{_PLACE}(?:,\s*+(?:{_PLACE}|[+~]\d+))?)"
 _SUBSTITUTE = "|".join(
