@@ -240,6 +240,7 @@ def test_image_ls_names_the_image(bubbles: Run, sandbox_image: str) -> None:
     assert sandbox_image in names
 
 
+@pytest.mark.slow
 @pytest.mark.req("SBX-09")
 def test_doctor_of_local_prints_json(bubbles: Run) -> None:
     done = bubbles("sandbox", "doctor", "-b", "local", "--json")
