@@ -261,7 +261,7 @@ async def test_time_limit_ends_children_that_made_their_own_session(bench: Bench
 
 @real_place
 @pytest.mark.blocking  # the slow reader is the point
-@pytest.mark.parametrize("size", [5_000_000, 12_345_678])
+@pytest.mark.parametrize("size", [5_000_000, pytest.param(12_345_678, marks=pytest.mark.slow)])
 async def test_slow_reader_gets_every_byte(bench: Bench, name: str, size: int) -> None:
     got = 0
 
