@@ -43,9 +43,7 @@ def left(bench: Bench) -> list[str]:
 
 @pytest.mark.timeout(90)
 @pytest.mark.blocking  # the event loop is the test's own while nothing runs
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * name.startswith("local")) for name in REAL]
-)
+@pytest.mark.parametrize("name", REAL)
 @pytest.mark.req("SBX-04", "SBX-05")
 async def test_hundred_sessions_at_once_answer_and_leave_nothing(bench: Bench, name: str) -> None:
     async with bench.open(name) as session:  # what is made once: the staged runner, threads, the engine's description
