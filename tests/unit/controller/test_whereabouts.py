@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -65,7 +64,6 @@ def test_a_place_says_what_it_holds(tmp_path: Path) -> None:
     assert place(tmp_path, hard, Network.ALLOWLIST).network == "allowlist"
 
 
-@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 def test_git_does_not_start_what_a_repository_names_as_its_file_monitor(tmp_path: Path) -> None:
     marker = tmp_path / "started"
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
