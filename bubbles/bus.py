@@ -1,4 +1,7 @@
-"""Who a turn speaks for: carried with every call, so that nothing keeps it as state (SPEC 5)."""
+"""What travels between channels and turns: addresses, messages, and who a turn speaks for (SPEC 5, 6).
+
+An ``Origin`` is carried with every call, so that nothing keeps it as state.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ class Trigger(enum.StrEnum):
     CRON = "cron"
     HEARTBEAT = "heartbeat"
     BYSTANDER = "bystander"
-    """A message of somebody in a group who may not use the assistant."""
+    """A message of somebody in a group who may not use the assistant, or who did not speak to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,3 +37,42 @@ class Origin:
     sender: str
     """The channel's own id of the person, or the name of the job."""
     trigger: Trigger = Trigger.USER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InboundMessage:
+    """A message that a channel has let in: its sender is on the allow-list (CHAN-02)."""
+
+    address: Address
+    sender: str
+    text: str
+    message_id: str = ""
+    """The platform's own id, or empty."""
+    is_group: bool = False
+    """CHAN-04."""
+    trigger: Trigger = Trigger.USER
+    reply_to: str | None = None
+    """Id of the approval card whose message this one replies to, on platforms that have replies (APPR-03)."""
+    session_key: str | None = None
+    """The session that is meant, where the sender says so (the command line); else it follows from the address."""
+
+
+class Kind(enum.StrEnum):
+    """What an outbound message is."""
+
+    REPLY = "reply"
+    PROGRESS = "progress"
+    """Text that the model wrote on the way; sent if ``channels.send_progress`` (CORE-04)."""
+    HINT = "hint"
+    """A tool that is about to run; sent if ``channels.send_tool_hints``."""
+    NOTICE = "notice"
+    """Of the program, not of the model: an error, a limit, the answer to a slash command."""
+    END = "end"
+    """The turn is over; carries no text. Only the command line gets it (ERR-04)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutboundMessage:
+    address: Address
+    text: str
+    kind: Kind = Kind.REPLY

@@ -44,7 +44,7 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
     if sandbox.network != "allowlist" and sandbox.allow:
         warnings.append('tools.sandbox.allow has no effect unless tools.sandbox.network is "allowlist".')
     return Settings(
-        tools=chosen.tools,
+        **{name: getattr(chosen, name) for name in FileSettings.model_fields},
         data_dir=data_dir,
         person_home=person_home,
         host_env=env,

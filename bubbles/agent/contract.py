@@ -1,0 +1,43 @@
+"""What a turn is, seen from outside. Open this file first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from bubbles.providers.contract import ProviderError, TextSink, ToolCall, Usage
+from bubbles.sessions.contract import TurnEnd
+from bubbles.tools.contract import ToolResult
+
+
+class TurnObserver(TextSink, Protocol):
+    """Sees a turn while it runs (CORE-04). Called on the event loop, in order; must not block or raise.
+
+    ``text`` pieces of one reply of the model come before its ``tool`` calls; ``reply_ended`` closes each reply.
+    """
+
+    def reply_ended(self) -> None: ...
+    def tool(self, call: ToolCall, hint: str) -> None:
+        """It is about to run."""
+        ...
+
+    def result(self, call: ToolCall, result: ToolResult, duration_s: float) -> None: ...
+    def notice(self, sentence: str) -> None:
+        """Of the program, for the person: history was compacted, a sandbox was reset, a limit was reached."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnOutcome:
+    end: TurnEnd
+    text: str
+    """The final reply; or, for LIMIT, the explanation of what was done and what is left (CORE-02). Empty if the turn was
+    silent, stopped or failed."""
+    turn: str
+    """Its id in the history."""
+    usage: Usage = Usage()
+    """Of all its requests together."""
+    calls: int = 0
+    """Tool calls that ran."""
+    error: ProviderError | None = None
+    """Why it failed, when a provider did. Any other failure is raised."""
