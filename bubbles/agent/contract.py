@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from bubbles.providers.contract import ProviderError, TextSink, ToolCall, Usage
+from bubbles.providers.contract import NO_USAGE, ProviderError, TextSink, ToolCall, Usage
 from bubbles.sessions.contract import TurnEnd
 from bubbles.tools.contract import ToolResult
 
@@ -31,11 +31,11 @@ class TurnObserver(TextSink, Protocol):
 class TurnOutcome:
     end: TurnEnd
     text: str
-    """The final reply; or, for LIMIT, the explanation of what was done and what is left (CORE-02). Empty if the turn was
-    silent, stopped or failed."""
+    """The final reply; or, for LIMIT, the explanation of what was done and what is left (CORE-02). Empty if the turn
+    was silent, stopped or failed."""
     turn: str
     """Its id in the history."""
-    usage: Usage = Usage()
+    usage: Usage = NO_USAGE
     """Of all its requests together."""
     calls: int = 0
     """Tool calls that ran."""

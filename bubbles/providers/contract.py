@@ -112,11 +112,14 @@ class Usage:
     """Of the prompt, read from the provider's cache."""
 
 
+NO_USAGE = Usage()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReply:
     message: AssistantMessage
     stop: Stop = Stop.END
-    usage: Usage = Usage()
+    usage: Usage = NO_USAGE
 
 
 class Category(enum.StrEnum):
@@ -165,7 +168,7 @@ class TextSink(Protocol):
 
     def text(self, piece: str) -> None: ...
     def withdrawn(self) -> None:
-        """What came of this reply so far does not count: the request broke off, and is sent again or given up (B091)."""
+        """What came of this reply so far does not count: it broke off, and is asked for again or given up (B091)."""
         ...
 
 
