@@ -1,0 +1,142 @@
+"""One request to the model after another, each of a length that it takes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from bubbles.agent.compaction import Bounds, Compacted, compact, needs
+from bubbles.agent.contract import TurnObserver
+from bubbles.agent.limits import Gauge, Limits, Model
+from bubbles.agent.shorten import Fitted, Shortener
+from bubbles.agent.turn import Turn
+from bubbles.providers.contract import Category, ModelReply, ModelRequest, ProviderError, Stop, ToolSpec
+from bubbles.sessions.tokens import estimate
+
+SMALLER = 0.9
+"""What a request that was refused as too long must come down to, at most, before it is sent again (B094)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Brief:
+    """What comes before the messages, in every request of a turn."""
+
+    system: str
+    tools: Sequence[ToolSpec]
+
+    @property
+    def tokens(self) -> int:
+        """Estimated."""
+        tools = (f"{tool.name}{tool.description}{json.dumps(tool.parameters, default=dict)}" for tool in self.tools)
+        return estimate(self.system) + sum(map(estimate, tools))
+
+
+@dataclass(slots=True, kw_only=True)
+class Asking:
+    """The requests of one turn."""
+
+    turn: Turn
+    model: Model
+    limits: Limits
+    gauge: Gauge
+    brief: Brief
+    _brief_tokens: int = field(init=False)
+    _shortener: Shortener = field(default_factory=Shortener, init=False)
+    _told: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        self._brief_tokens = self.brief.tokens
+
+    async def ask(self, *, tools: bool = True) -> ModelReply:
+        """The model's next reply to the history as it is. Raises ``ProviderError``.
+
+        A request that is too long for the model is sent once more, shorter (PROV-06).
+        """
+        room = self.gauge.room(self._brief_tokens)
+        if needs(self.turn.history, room):
+            await self._compact(self.limits.reserve_tokens, force=False)
+        fitted = self._fitted()
+        try:
+            return await self._send(fitted, tools=tools)
+        except ProviderError as error:
+            if error.category is not Category.CONTEXT_TOO_LONG:
+                raise
+            await self._compact(min(self.limits.reserve_tokens, fitted.tokens // 8), force=True)
+            shorter = self._fitted()
+            if shorter.tokens > fitted.tokens * SMALLER:
+                raise
+        return await self._send(shorter, tools=tools)
+
+    async def compact(self, *, force: bool) -> Compacted | None:
+        return await self._compact(self.limits.reserve_tokens, force=force)
+
+    async def _compact(self, keep: int, *, force: bool) -> Compacted | None:
+        turn = self.turn
+        room = self.gauge.room(self._brief_tokens)
+        bounds = Bounds(room=room, keep=keep, turn=turn.id, since=turn.since)
+        done = await compact(turn.history, self.model, bounds, turn.observer, force=force)
+        if done is not None:
+            turn.spend(done.usage)
+        return done
+
+    def _fitted(self) -> Fitted:
+        history = self.turn.history
+        fitted = self._shortener.fit(history.messages, history.tokens, self.gauge.room(self._brief_tokens))
+        if fitted.shortened and not self._told:
+            self._told = True
+            self.turn.observer.notice("What was too long for the model reached it without its middle.")
+        return fitted
+
+    async def _send(self, fitted: Fitted, *, tools: bool) -> ModelReply:
+        size = self._brief_tokens + fitted.tokens
+        request = ModelRequest(
+            model=self.model.name,
+            system=self.brief.system,
+            messages=fitted.messages,
+            tools=tuple(self.brief.tools) if tools else (),
+            temperature=self.model.temperature,
+            max_output_tokens=self.model.max_output_tokens,
+        )
+        shown = _Shown(self.turn.observer)
+        try:
+            reply = await self.model.provider.complete(request, on_text=shown)
+            if reply.stop is Stop.CONTENT_FILTER:
+                raise ProviderError(Category.REJECTED, "the provider's content filter ended the reply")
+        except ProviderError as error:
+            shown.failed()
+            if error.category is Category.CONTEXT_TOO_LONG:
+                self.gauge.refused(size)
+            raise
+        shown.ended(reply.message.text)
+        self.turn.spend(reply.usage)
+        if tools:
+            self.gauge.took(size, reply.usage.input_tokens)
+        return reply
+
+
+class _Shown:
+    """The text of one reply on its way to the person (B091)."""
+
+    def __init__(self, observer: TurnObserver) -> None:
+        self._observer = observer
+        self._some = False
+
+    def text(self, piece: str) -> None:
+        self._some = True
+        self._observer.text(piece)
+
+    def withdrawn(self) -> None:
+        self._some = False
+        self._observer.withdrawn()
+
+    def failed(self) -> None:
+        """No reply came of it."""
+        if self._some:
+            self.withdrawn()
+
+    def ended(self, text: str) -> None:
+        """``text`` is all of it, for a provider that does not stream."""
+        if text and not self._some:
+            self._observer.text(text)
+        self._observer.reply_ended()

@@ -1,0 +1,103 @@
+"""The state of one turn, and what is written into its history."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from bubbles.agent.contract import TurnObserver
+from bubbles.agent.usage import total
+from bubbles.bus import Origin
+from bubbles.providers.contract import NO_USAGE, AssistantMessage, ToolCall, ToolMessage, Usage, UserMessage
+from bubbles.sessions.contract import Author, History, SessionError, TurnEnd
+from bubbles.sessions.history import completed
+
+STOPPED = "The person stopped the turn while this call ran. How far it got is not known: look before you repeat it."
+FAILED = "The turn broke off while this call ran. How far it got is not known: look before you repeat it."
+NOT_RUN = {
+    TurnEnd.STOPPED: "This call was not run: the person stopped the turn before it.",
+    TurnEnd.FAILED: "This call was not run: the turn broke off before it.",
+}
+NEW_MESSAGE = "This call was not run: a new message of the person came before it. Read it, then decide how to go on."
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class Turn:
+    history: History
+    origin: Origin
+    observer: TurnObserver
+    model: str
+    """The name of it, for the record."""
+    id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+    since: int = field(default=0, init=False)
+    """The ``seq`` with which it began."""
+    usage: Usage = field(default=NO_USAGE, init=False)
+    calls: int = field(default=0, init=False)
+    """How many ran."""
+    last_tools: deque[str] = field(default_factory=lambda: deque(maxlen=5), init=False)
+    running: str | None = field(default=None, init=False)
+    """Id of the call that has begun and has no result yet."""
+
+    async def begin(self, message: UserMessage | None, author: Author) -> None:
+        units = self.history.units
+        self.since = units[-1].seq + 1 if units else 0
+        if message is not None:
+            await self.history.add_user(message, author=author, origin=self.origin, turn=self.id)
+            self.since = self.history.units[-1].seq
+
+    async def note(self, text: str) -> None:
+        """For the model, of the program."""
+        message = UserMessage(text=f"[Note of the program, not of the person: {text}]")
+        await self.history.add_user(message, author=Author.PROGRAM, origin=self.origin, turn=self.id)
+
+    async def keep(self, message: AssistantMessage, usage: Usage) -> None:
+        await self.history.add_reply(message, usage=usage, model=self.model, turn=self.id)
+
+    async def say(self, text: str) -> str:
+        """A last word of the program, in place of the model's."""
+        self.observer.text(text)
+        self.observer.reply_ended()
+        await self.keep(AssistantMessage(text=text), NO_USAGE)
+        return text
+
+    def spend(self, usage: Usage) -> None:
+        self.usage = total(self.usage, usage)
+
+    async def answer(self, call: ToolCall, text: str) -> None:
+        """Instead of running it."""
+        message = ToolMessage(call_id=call.id, name=call.name, text=text, is_error=True)
+        await self.history.add_result(message, turn=self.id)
+
+    async def answer_open(self, text: str) -> None:
+        for call in tuple(self.history.open_calls):
+            await self.answer(call, text)
+
+    async def take_in(self, messages: Sequence[UserMessage]) -> None:
+        """What the person wrote meanwhile, each message by itself (B060); calls that have not begun give way.
+
+        Not to be cut by a cancellation: whoever had the messages has given them away.
+        """
+        await completed(self._take_in(messages))
+
+    async def _take_in(self, messages: Sequence[UserMessage]) -> None:
+        await self.answer_open(NEW_MESSAGE)
+        for message in messages:
+            await self.history.add_user(message, author=Author.PERSON, origin=self.origin, turn=self.id)
+
+    async def close(self, end: TurnEnd) -> None:
+        """Settle what is open and write how the turn ended. What hinders that goes to the log: the turn is over."""
+        try:
+            await completed(self._close(end))
+        except SessionError as error:
+            _log.warning("the end of turn %s is not in the history: %s", self.id, error)
+
+    async def _close(self, end: TurnEnd) -> None:
+        for call in tuple(self.history.open_calls):
+            unknown = STOPPED if end is TurnEnd.STOPPED else FAILED
+            await self.answer(call, unknown if call.id == self.running else NOT_RUN.get(end, NOT_RUN[TurnEnd.FAILED]))
+        await self.history.end_turn(end, turn=self.id)
