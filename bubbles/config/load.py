@@ -1,55 +1,92 @@
 """Finds and reads the settings: defaults, then ``<data_dir>/config.json``, then ``BUBBLES_…`` variables.
 
 This file alone reads the environment. A wrong value is a ``ConfigError``; a name that means nothing is a warning,
-so that a file written for a newer version still works.
+so that a file written for a newer version still works, or for an older one.
 """
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
-import typing
-from collections.abc import Iterator, Mapping
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
+from bubbles.config import files
+from bubbles.config.care import shown_name
+from bubbles.config.faults import explained, prefixes
+from bubbles.config.fields import Names, Tree, is_field, known, shape
+from bubbles.config.jsontext import parse
+from bubbles.config.references import References
 from bubbles.config.schema import PERSON_HOME, FileSettings, Settings, with_home
 from bubbles.errors import ConfigError
 
 PREFIX = "BUBBLES_"
 STEP = "__"
+FILE = "config.json"
+WALLS: tuple[Names, ...] = (("tools", "sandbox"), ("tools", "approvals"))
+"""Where a reference that cannot be resolved is an error: what holds commands must never be less than was written."""
 
-Tree = dict[str, Any]
-Names = tuple[str, ...]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """Where things are, by the environment alone. Paths are absolute."""
+
+    data_dir: Path
+    person_home: Path
+    environment: Mapping[str, str]
+
+    @property
+    def config(self) -> Path:
+        return self.data_dir / FILE
+
+
+def find_places(environ: Mapping[str, str] | None = None) -> Places:
+    """Raises ``ConfigError`` if there is no home directory."""
+    env = MappingProxyType(dict(os.environ if environ is None else environ))
+    person_home = _person_home(env)
+    return Places(data_dir=_data_dir(env, person_home), person_home=person_home, environment=env)
 
 
 def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
     """The settings in force. Raises ``ConfigError``; a missing file is no error."""
-    env = MappingProxyType(dict(os.environ if environ is None else environ))
-    person_home = _person_home(env)
-    data_dir = _data_dir(env, person_home)
-    path = data_dir / "config.json"
+    places = find_places(environ)
+    env = places.environment
+    path = str(places.config)
     warnings: list[str] = []
-    tree = _known(FileSettings, _read(path), (), str(path), warnings)
+    references = References(env)
+    tree = references.resolve(_read(places.config, warnings))
     sources = _override(tree, env, warnings)
+    _tell_missing(references.missing, sources, path, warnings)
+
+    def source(names: Names) -> str:
+        return next((sources[part] for part in prefixes(names) if part in sources), path)
+
     try:
-        chosen = FileSettings.model_validate(tree, context={PERSON_HOME: str(person_home)})
+        chosen = FileSettings.model_validate(tree, context={PERSON_HOME: str(places.person_home)})
     except ValidationError as error:
-        raise _explained(error, str(path), sources) from error
-    sandbox = chosen.tools.sandbox
-    if sandbox.network != "allowlist" and sandbox.allow:
-        warnings.append('tools.sandbox.allow has no effect unless tools.sandbox.network is "allowlist".')
-    return Settings(
-        **{name: getattr(chosen, name) for name in FileSettings.model_fields},
-        data_dir=data_dir,
-        person_home=person_home,
-        host_env=env,
-        warnings=tuple(warnings),
-    )
+        fault = explained(error, FileSettings, source, hidden=references.used)
+    else:
+        sandbox = chosen.tools.sandbox
+        if sandbox.network != "allowlist" and sandbox.allow:
+            warnings.append('tools.sandbox.allow has no effect unless tools.sandbox.network is "allowlist".')
+        return Settings(
+            **{name: getattr(chosen, name) for name in FileSettings.model_fields},
+            data_dir=places.data_dir,
+            person_home=places.person_home,
+            host_env=env,
+            warnings=tuple(warnings),
+        )
+    raise fault  # out here: it must not carry the values along
+
+
+def variable_of(names: Names) -> str:
+    """The environment variable that overrides this setting."""
+    return PREFIX + STEP.join(names).upper()
 
 
 def _person_home(env: Mapping[str, str]) -> Path:
@@ -65,57 +102,27 @@ def _data_dir(env: Mapping[str, str], person_home: Path) -> Path:
     return Path(os.path.abspath(with_home(named, str(person_home)))) if named else person_home / ".bubbles"
 
 
-def _read(path: Path) -> Tree:
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
+def _read(path: Path, warnings: list[str]) -> Tree:
+    """The file's settings under their own names; what is odd about it is a warning."""
+    found = files.read(path)
+    if found is None:
         return {}
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is not UTF-8 text (byte {error.start}): save it as UTF-8.") from error
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read ({error.strerror}): give its owner read permission.") from error
-    try:
-        tree = json.loads(text)
-    except json.JSONDecodeError as error:
-        where = f"line {error.lineno}, column {error.colno}"
-        raise ConfigError(f"{path} is not valid JSON at {where} ({error.msg}): correct it there.") from error
-    except ValueError as error:
-        raise ConfigError(f"{path} holds a number that is too long ({error}): correct it.") from error
-    except RecursionError as error:
-        raise ConfigError(f"{path} is nested too deeply to be settings: correct it.") from error
-    if not isinstance(tree, dict):
-        raise ConfigError(f"{path} must hold one JSON object, not {_shown(tree)}: begin it with {{.")
+    duplicates: list[str] = []
+    tree = known(FileSettings, parse(found.text, str(path), duplicates), str(path), warnings)
+    warnings += [f"{path}: {shown_name(name)} is written twice; the last one counts." for name in duplicates]
+    if found.warning:
+        warnings.append(f"{path} {found.warning}, and keys may be in it: run 'chmod 600 {shlex.quote(str(path))}'.")
     return tree
 
 
-def _section(model: type[BaseModel], name: str) -> type[BaseModel] | None:
-    """The model of a field that is itself a section of settings."""
-    kind = model.model_fields[name].annotation
-    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
-
-
-def _known(model: type[BaseModel], tree: Tree, above: Names, source: str, warnings: list[str]) -> Tree:
-    """``tree`` under the schema's own names; what the schema does not know becomes a warning."""
-    spellings = {str(field.alias): name for name, field in model.model_fields.items()}
-    spellings |= {name: name for name in model.model_fields}
-    known: Tree = {}
-    for written, value in tree.items():
-        name = spellings.get(written)
-        if name is None:
-            warnings.append(f"{source}: {_unknown('.'.join((*above, written)), written, spellings)}")
+def _tell_missing(missing: Mapping[Names, str], sources: Mapping[Names, str], path: str, warnings: list[str]) -> None:
+    for names, variable in missing.items():
+        if any(part in sources for part in prefixes(names)):
             continue
-        if name in known:
-            warnings.append(f"{source}: {'.'.join((*above, name))} is written twice; the last one counts.")
-        section = _section(model, name)
-        inner = section is not None and isinstance(value, dict)
-        known[name] = _known(section, value, (*above, name), source, warnings) if section and inner else value
-    return known
-
-
-def _unknown(field: str, written: str, spellings: Mapping[str, str]) -> str:
-    close = difflib.get_close_matches(written, spellings, n=1)
-    meant = f"; did you mean {close[0]}?" if close else "."
-    return f"{field} is not a setting of this version and has no effect{meant}"
+        said = f"{path}: {'.'.join(map(shown_name, names))} needs the environment variable {shown_name(variable)}"
+        if any(names[: len(wall)] == wall for wall in WALLS):
+            raise ConfigError(f"{said}, which is not set: set it, or write the value itself.")
+        warnings.append(f"{said}, which is not set, and counts as unset until it is.")
 
 
 def _override(tree: Tree, env: Mapping[str, str], warnings: list[str]) -> dict[Names, str]:
@@ -126,8 +133,8 @@ def _override(tree: Tree, env: Mapping[str, str], warnings: list[str]) -> dict[N
         if not variable.startswith(PREFIX) or STEP not in variable or not value:
             continue  # an empty variable is an unset one: compose files pass them on like that
         names = tuple(variable.removeprefix(PREFIX).lower().split(STEP))
-        if not _is_field(FileSettings, names):
-            warnings.append(f"{variable} names no setting of this version and has no effect.")
+        if not is_field(FileSettings, names):
+            warnings.append(f"{shown_name(variable)} names no setting of this version and has no effect.")
             continue
         place = tree
         for name in names[:-1]:
@@ -139,48 +146,26 @@ def _override(tree: Tree, env: Mapping[str, str], warnings: list[str]) -> dict[N
     return sources
 
 
-def _is_field(model: type[BaseModel], names: Names) -> bool:
-    first, *rest = names
-    if first not in model.model_fields:
-        return False
-    section = _section(model, first)
-    return not rest if section is None else bool(rest) and _is_field(section, tuple(rest))
-
-
 def _parsed(variable: str, value: str, names: Names) -> object:
-    """Text as it is, but a list may be JSON or separated by commas."""
-    model: type[BaseModel] = FileSettings
-    for name in names[:-1]:
-        model = _section(model, name) or model
-    if typing.get_origin(model.model_fields[names[-1]].annotation) is not tuple:
+    """Text as it is, but a list may be JSON or separated by commas, and a mapping is JSON."""
+    kind = shape(FileSettings, names)
+    if kind is None:
         return value
-    if not value.lstrip().startswith("["):
+    if kind is tuple and not value.lstrip().startswith("["):
         return [piece.strip() for piece in value.split(",") if piece.strip()]
+    what, like = ("list", 'a,b or ["a", "b"]') if kind is tuple else ("object", '{"name": …}')
     try:
         return json.loads(value)
     except json.JSONDecodeError as error:
-        raise ConfigError(f'{variable} is not a valid JSON list ({error.msg}): write a,b or ["a", "b"].') from error
+        why = error.msg
+    except (ValueError, RecursionError):
+        why = "it cannot be read"
+    raise ConfigError(f"{variable} is not a valid JSON {what} ({why}): write {like}.")
 
 
-def _explained(error: ValidationError, path: str, sources: Mapping[Names, str]) -> ConfigError:
-    faults = error.errors(include_url=False)
-    first = faults[0]
-    names = tuple(str(step) for step in first["loc"])
-    source = next((sources[part] for part in _prefixes(names) if part in sources), path)
-    said = first["msg"].removeprefix("Value error, ").replace("Input should", "it should")
-    if first["type"] == "model_type":
-        said = "it should be a JSON object, {…}"  # pydantic names its class there
-    more = f" ({len(faults) - 1} more like it)" if len(faults) > 1 else ""
-    return ConfigError(
-        f"{source}: {'.'.join(names)} is {_shown(first['input'])}, but {said}{more}: "
-        "correct it, or remove it to have the default."
-    )
+def set_for_library(name: str, value: str) -> None:
+    """Sets a variable of this process for a library that can be told in no other way, before it is imported.
 
-
-def _prefixes(names: Names) -> Iterator[Names]:
-    return (names[:end] for end in range(len(names), 0, -1))
-
-
-def _shown(value: object) -> str:
-    text = json.dumps(value, default=str, ensure_ascii=False)
-    return text if len(text) <= 80 else f"{text[:77]}..."
+    ``Settings.host_env``, and with it every sandbox, keeps what was there at the start.
+    """
+    os.environ[name] = value

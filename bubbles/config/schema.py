@@ -34,6 +34,24 @@ def _absolute(path: Path) -> Path:
 
 
 AbsolutePath = Annotated[Path, BeforeValidator(_expanded), AfterValidator(_absolute)]
+
+
+def _empty_is_unset(value: object) -> object:
+    return None if isinstance(value, str) and not value.strip() else value
+
+
+def _sendable(secret: SecretStr) -> SecretStr:
+    """Without the line end that a key read from a file has. What cannot be a header would be in a client's error."""
+    text = secret.get_secret_value().strip()
+    if not (text.isascii() and text.isprintable()):
+        raise ValueError("it must be one line of ASCII characters, since it is sent as a header")
+    return SecretStr(text)
+
+
+HeaderValue = Annotated[SecretStr, AfterValidator(_sendable)]
+HeaderName = Annotated[str, Field(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")]
+"""RFC 9110, 5.6.2."""
+Key = Annotated[HeaderValue | None, BeforeValidator(_empty_is_unset)]
 PositiveBytes = Annotated[ByteSize, Field(gt=0)]
 """A number of bytes, or text such as ``"512MiB"``."""
 Text = Annotated[str, Field(min_length=1)]
@@ -46,6 +64,7 @@ class Section(BaseModel):
         loc_by_alias=False,
         frozen=True,
         use_attribute_docstrings=True,
+        hide_input_in_errors=True,  # what pydantic itself prints of a wrong value may be a key
     )
 
 
@@ -101,7 +120,7 @@ class ExecSettings(Section):
 class WebSettings(Section):
     """Read by the web tools, which are to come."""
 
-    search_api_key: SecretStr | None = None
+    search_api_key: Key = None
 
 
 class ToolSettings(Section):
@@ -146,9 +165,10 @@ class AgentSettings(Section):
 
 
 class ProviderSettings(Section):
-    api_key: SecretStr | None = None
-    base_url: Annotated[str, Field(pattern=r"^https?://\S+$")] | None = None
-    extra_headers: Mapping[str, SecretStr] = Field(default_factory=dict)
+    api_key: Key = None
+    base_url: Annotated[str, Field(pattern=r"^https?://\S+$")] | None = Field(default=None, repr=False)
+    """Not shown: it may hold a password, ``https://user:password@host``."""
+    extra_headers: Mapping[HeaderName, HeaderValue] = Field(default_factory=dict)
     """Sent with every request, such as an organisation's id."""
 
 

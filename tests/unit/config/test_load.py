@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,9 @@ def loaded(home: Path, config: object = None, **variables: str) -> Settings:
     if config is not None:
         (home / ".bubbles").mkdir(exist_ok=True)
         text = config if isinstance(config, str) else json.dumps(config)
-        (home / ".bubbles" / "config.json").write_text(text)
+        file = home / ".bubbles" / "config.json"
+        file.touch(mode=0o600)
+        file.write_text(text)
     return load_settings({"HOME": str(home), **variables})
 
 
@@ -91,12 +94,12 @@ def test_an_empty_variable_is_an_unset_one(tmp_path: Path) -> None:
 
 
 def test_an_unknown_name_is_a_warning_that_offers_the_nearest(tmp_path: Path) -> None:
-    settings = loaded(tmp_path, sandbox(backand="docker") | {"agents": {}}, BUBBLES_TOOLS__SANDBOX__NETWRK="none")
+    settings = loaded(tmp_path, sandbox(backand="docker") | {"agent": {}}, BUBBLES_TOOLS__SANDBOX__NETWRK="none")
     assert settings.tools.sandbox.backend == "local"
     text = "\n".join(settings.warnings)
     assert "tools.sandbox.backand" in text
     assert "did you mean backend?" in text
-    assert "agents" in text
+    assert "agent is not a setting of this version and has no effect; did you mean agents?" in text
     assert "BUBBLES_TOOLS__SANDBOX__NETWRK" in text
     assert len(settings.warnings) == 3
 
@@ -133,12 +136,32 @@ def test_a_wrong_variable_is_named_as_the_source(tmp_path: Path) -> None:
     assert "JSON list" in refused(tmp_path, BUBBLES_TOOLS__SANDBOX__ALLOW="[a")
 
 
+def test_a_mapping_in_a_variable_is_json_and_its_keys_are_data(tmp_path: Path) -> None:
+    settings = loaded(
+        tmp_path,
+        {"channels": {"identities": {"old": ["telegram:1"]}}},
+        BUBBLES_CHANNELS__IDENTITIES='{"annaLena": ["telegram:7", "slack:U1"]}',
+        BUBBLES_PROVIDERS__OPENAI__EXTRA_HEADERS='{"X-Title": "Bubbles"}',
+        BUBBLES_PROVIDERS__OPENAI_CODEX__API_KEY="canary-of-a-key",
+    )
+    assert settings.channels.identities == {"annaLena": ("telegram:7", "slack:U1")}
+    assert settings.providers.openai.extra_headers["X-Title"].get_secret_value() == "Bubbles"
+    assert settings.providers.openai_codex.api_key is not None
+    assert settings.providers.openai_codex.api_key.get_secret_value() == "canary-of-a-key"
+    assert settings.warnings == ()
+    assert "JSON object" in refused(tmp_path, BUBBLES_CHANNELS__IDENTITIES="anna=telegram:7")
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ('{"tools": ', "line 1, column 11"),
         ("[]", "one JSON object"),
         ("[" * 100_000, "nested too deeply"),
+        ('{"a":' * 90 + "1" + "}" * 90, "nested too deeply"),
+        ('{"a": ' + "9" * 5000 + "}", "a number that is too long"),
+        ('{"a": "' + "x" * (1 << 20) + '"}', "larger than 1,048,576 bytes"),
+        ("", "line 1, column 1"),
     ],
 )
 def test_a_file_that_is_not_settings_is_refused_in_one_sentence(tmp_path: Path, text: str, said: str) -> None:
@@ -159,7 +182,39 @@ def test_a_file_saved_by_notepad_is_read(tmp_path: Path) -> None:
 
 def test_a_directory_in_place_of_the_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / ".bubbles" / "config.json").mkdir(parents=True)
-    assert "cannot be read" in refused(tmp_path)
+    assert "cannot be read: it is a directory" in refused(tmp_path)
+
+
+def test_a_pipe_in_place_of_the_file_is_refused_and_never_waited_for(tmp_path: Path) -> None:
+    (tmp_path / ".bubbles").mkdir()
+    os.mkfifo(tmp_path / ".bubbles" / "config.json")
+    assert "cannot be read: it is a device or pipe" in refused(tmp_path)
+    (tmp_path / ".bubbles" / "config.json").unlink()
+    (tmp_path / ".bubbles" / "config.json").symlink_to("/dev/zero")
+    assert "a device or pipe" in refused(tmp_path)
+
+
+@pytest.mark.req("SEC-03")
+@pytest.mark.parametrize("mode", [0o644, 0o660, 0o604])
+def test_b121_a_file_that_others_can_read_is_a_warning_with_the_mend(tmp_path: Path, mode: int) -> None:
+    loaded(tmp_path, {})
+    path = tmp_path / ".bubbles" / "config.json"
+    path.chmod(mode)
+    (warning,) = loaded(tmp_path).warnings
+    assert f"mode {mode:04o}" in warning
+    assert f"chmod 600 {path}" in warning
+
+
+def test_a_name_written_twice_in_the_same_spelling_is_a_warning(tmp_path: Path) -> None:
+    settings = loaded(tmp_path, '{"agents": {"concurrency": 3, "concurrency": 4}}')
+    assert settings.agents.concurrency == 4
+    assert "concurrency is written twice" in settings.warnings[0]
+
+
+def test_b109_a_setting_of_another_version_does_not_stop_the_program(tmp_path: Path) -> None:
+    settings = loaded(tmp_path, {"tools": {"retired": {"deep": [1]}}, "agents": {"concurrency": 2}})
+    assert settings.agents.concurrency == 2
+    assert "tools.retired is not a setting of this version" in settings.warnings[0]
 
 
 @pytest.mark.req("SEC-03")

@@ -1,0 +1,50 @@
+"""The secrets that the settings hold, so that whoever keeps or shows a text can take them out of it (SEC-03)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from urllib.parse import unquote
+
+from bubbles.config.schema import FileSettings, ProvidersSettings
+
+_SECRET_HEADER = re.compile(r"auth|key|token|secret|cookie|pass|credential|signature", re.IGNORECASE)
+_LOOKS_RANDOM = re.compile(r"(?=[^\d]{0,200}\d)(?=[^A-Za-z]{0,200}[A-Za-z])[^\s/:]{12,}")
+_SCHEME = re.compile(r"(?:bearer|basic|token|digest|apikey)\s+(.+)", re.IGNORECASE)
+_PASSWORD_OF_URL = re.compile(r"://([^\s/@]{1,512})@")
+
+
+def secrets_of(settings: FileSettings) -> tuple[str, ...]:
+    """Keys of providers and of the search service, headers that look secret, and logins in addresses; each once.
+
+    For ``Redactor``. Those of the environment are not in it, unless a setting took its value from there.
+    """
+    return tuple(dict.fromkeys(secret for secret in _found(settings) if secret))
+
+
+def _found(settings: FileSettings) -> Iterator[str]:
+    for name in ProvidersSettings.model_fields:
+        provider = getattr(settings.providers, name)
+        if provider.api_key is not None:
+            yield provider.api_key.get_secret_value()
+        for header, held in provider.extra_headers.items():
+            yield from _of_header(header, held.get_secret_value())
+        if provider.base_url:
+            yield from _of_address(provider.base_url)
+    if settings.tools.web.search_api_key is not None:
+        yield settings.tools.web.search_api_key.get_secret_value()
+
+
+def _of_header(name: str, value: str) -> Iterator[str]:
+    if _SECRET_HEADER.search(name) or _LOOKS_RANDOM.fullmatch(value):
+        yield value
+        if scheme := _SCHEME.fullmatch(value):
+            yield scheme[1]
+
+
+def _of_address(address: str) -> Iterator[str]:
+    """The password, as it is written and as it is meant; a user without a password is a key."""
+    for login in _PASSWORD_OF_URL.findall(address):
+        user, colon, password = login.partition(":")
+        secret = password if colon else user
+        yield from (secret, unquote(secret))
