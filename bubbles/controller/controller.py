@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
 from bubbles.bus import Origin
 from bubbles.controller.approvals.broker import ApprovalBroker
 from bubbles.controller.approvals.card import command_text
 from bubbles.controller.approvals.contract import Answer, ApprovalCard, Outcome
-from bubbles.controller.contract import DeclinedError, Execution, Workplace
+from bubbles.controller.background import BackgroundWatch
+from bubbles.controller.contract import DeclinedError, Execution, GateError, Workplace
 from bubbles.controller.policy.contract import Command, Decision, Mode, Verdict
-from bubbles.controller.policy.decide import decide
 from bubbles.controller.policy.rules import Rulebook
 from bubbles.controller.sandboxes import Lease, Sandboxes
 from bubbles.controller.timeline.events import Ending, Subject
@@ -26,9 +27,14 @@ from sandbox_backends.contract import (
     BackgroundProcess,
     DirListing,
     ExecRequest,
+    ExecResult,
+    FileStat,
     OnOutput,
 )
 from sandbox_backends.errors import SandboxError
+
+INPUT_S = 10.0
+"""How long a program may leave its input unread before writing to it is given up."""
 
 _log = logging.getLogger(__name__)
 
@@ -40,6 +46,9 @@ class Started:
     process: BackgroundProcess
     decision: Decision
     reset: str | None
+    """As in ``Execution``."""
+    warnings: tuple[str, ...] = ()
+    """As in ``Execution``."""
 
 
 class Controller:
@@ -53,16 +62,25 @@ class Controller:
         broker: ApprovalBroker,
         timeline: Timeline,
         mode: Mode = Mode.ASK,
+        watch: BackgroundWatch | None = None,
     ) -> None:
-        """``rulebook`` gives the rules in force for a session's key."""
+        """``rulebook`` gives the rules in force for a session's key. Without a ``watch`` the end of what runs in the
+        background is not recorded.
+        """
         self._sandboxes = sandboxes
         self._rulebook = rulebook
         self._broker = broker
         self._timeline = timeline
         self._mode = mode
+        self._watch = watch
+        self._untold: dict[str, str] = {}
+        """By session, why its place was reset, where a file operation was the first to find out."""
 
     def decide(self, request: ExecRequest, place: Workplace, origin: Origin) -> Decision:
         """What would become of the request, without doing any of it."""
+        # Its tables take a tenth of a second to import: a turn without a command does without.
+        from bubbles.controller.policy.decide import decide
+
         context = place.context(place.directory(request.cwd), self._mode, real_path)
         return decide(Command(argv=request.argv), context, self._rulebook(origin.session_key))
 
@@ -77,7 +95,7 @@ class Controller:
             return Execution(
                 result=result,
                 decision=subject.decision,
-                reset=lease.reset,
+                reset=self._reset(place),
                 warnings=lease.session.warnings,
                 lost=lease.session.lost,
             )
@@ -85,10 +103,80 @@ class Controller:
     async def start(self, request: ExecRequest, place: Workplace, origin: Origin) -> Started:
         """Start it in the background if it may be run; it ends with the sandbox. Raises as ``exec`` does."""
         subject, request = await self._permit(request, place, origin)
-        async with self._on_record(subject), self._leased(place) as lease:
+        async with self._on_record(subject), AsyncExitStack() as stack:
+            lease = await stack.enter_async_context(self._leased(place))
             process = await lease.session.start(request)
-            await self._timeline.started(subject)
-            return Started(process=process, decision=subject.decision, reset=lease.reset)
+            try:
+                await self._timeline.started(subject)
+            except BaseException:  # nobody would know of it, so nobody could end it
+                await process.signal(signal.SIGKILL)
+                raise
+            if self._watch is not None:
+                self._watch.follow(subject, process, stack.pop_all())
+            return Started(
+                process=process,
+                decision=subject.decision,
+                reset=self._reset(place),
+                warnings=lease.session.warnings,
+            )
+
+    async def write_input(
+        self,
+        process: BackgroundProcess,
+        data: bytes,
+        command: str,
+        place: Workplace,
+        origin: Origin,
+        *,
+        cwd: str | None = None,
+        eof: bool = False,
+    ) -> None:
+        """Type ``data`` into a process of ``start`` if it may be: to a shell, it is a command like any other.
+
+        ``command`` and ``cwd`` are what the process was started with. ``eof`` closes its input; that alone asks nobody.
+        Raises as ``exec`` does, FileError when the process no longer reads, GateError when it does not for ``INPUT_S``.
+        """
+        if not data:
+            await self._fed(process, data, eof)
+            return
+        text = data.decode("utf-8", "surrogateescape")
+        directory = place.directory(cwd)
+
+        def decided() -> Decision:
+            from bubbles.controller.policy.feeding import decide_input
+
+            context = place.context(directory, self._mode, real_path)
+            return decide_input(text, command, context, self._rulebook(origin.session_key))
+
+        decision = await asyncio.to_thread(decided)
+        subject = Subject(
+            origin=origin, command=Command.of_script(text), cwd=directory, backend=place.backend, decision=decision
+        )
+        await self._settle(subject, place)
+        async with self._on_record(subject) as ending:
+            await self._fed(process, data, eof)
+            ending.append(Ending(outcome="written"))
+
+    async def wait(
+        self, process: BackgroundProcess, place: Workplace, origin: Origin, timeout_s: float
+    ) -> ExecResult | None:
+        """Its result, or None when it still runs after ``timeout_s``. While it is waited for its sandbox is in use, so
+        that it is not closed as idle.
+        """
+        del origin
+        if (ended := await process.wait(0)) is not None:
+            return ended
+        async with self._leased(place):
+            return await process.wait(timeout_s)
+
+    def open_ahead(self, place: Workplace) -> None:
+        """Begin to open the sandbox, so that the first tool call need not wait for it (SBX-12)."""
+        self._sandboxes.open_ahead(place.backend, place.spec)
+
+    async def close(self, session_key: str) -> None:
+        """Close the session's sandbox, if one is open, and with it what runs there."""
+        await self._sandboxes.close(session_key)
+        self._untold.pop(session_key, None)
 
     async def read_file(
         self, path: str, place: Workplace, origin: Origin, *, offset: int = 0, max_bytes: int = MAX_READ_BYTES
@@ -112,10 +200,33 @@ class Controller:
         async with self._leased(place) as lease:
             return await lease.session.list_dir(path)
 
+    async def stat(self, path: str, place: Workplace, origin: Origin) -> FileStat:
+        """As ``read_file``; a link in the last place is not followed."""
+        del origin
+        async with self._leased(place) as lease:
+            return await lease.session.stat(path)
+
     @asynccontextmanager
     async def _leased(self, place: Workplace) -> AsyncIterator[Lease]:
         async with self._sandboxes.use(place.backend, place.spec) as lease:
+            if lease.reset is not None:
+                self._untold[place.spec.session] = lease.reset
             yield lease
+
+    def _reset(self, place: Workplace) -> str | None:
+        """Why the state of the session's earlier sandbox is gone, told once, with the first command after it."""
+        return self._untold.pop(place.spec.session, None)
+
+    @staticmethod
+    async def _fed(process: BackgroundProcess, data: bytes, eof: bool) -> None:
+        try:
+            async with asyncio.timeout(INPUT_S):
+                await process.write(data, eof=eof)
+        except TimeoutError:
+            raise GateError(
+                f"The process has not read its input for {INPUT_S:g} seconds, so not all of it may be written: "
+                "look at what it does."
+            ) from None
 
     async def _permit(self, request: ExecRequest, place: Workplace, origin: Origin) -> tuple[Subject, ExecRequest]:
         """Decide and ask. The request that comes back differs from the one given in nothing but an absolute ``cwd``.
@@ -135,15 +246,20 @@ class Controller:
             backend=place.backend,
             decision=decision,
         )
+        await self._settle(subject, place)
+        return subject, replace(request, cwd=directory)
+
+    async def _settle(self, subject: Subject, place: Workplace) -> None:
+        """Return if it may be done: what allows it is then on record. Raises DeclinedError otherwise."""
+        decision = subject.decision
         if decision.verdict is Verdict.ASK:
             answer = await self._ask(subject, place)
             if not answer.approved:
                 raise DeclinedError(f"{answer.told} {decision.reason}", decision)
-        else:
-            await self._timeline.decided(subject)
-            if decision.verdict is Verdict.DENY:
-                raise DeclinedError(f"It was declined without asking. {decision.reason}", decision)
-        return subject, replace(request, cwd=directory)
+            return
+        await self._timeline.decided(subject)
+        if decision.verdict is Verdict.DENY:
+            raise DeclinedError(f"It was declined without asking. {decision.reason}", decision)
 
     async def _ask(self, subject: Subject, place: Workplace) -> Answer:
         """Ask a person. What was requested and how it was resolved is on the disk before anything runs."""

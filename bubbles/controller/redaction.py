@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 
 REDACTED = "[redacted]"
 MIN_SECRET = 6
@@ -131,13 +132,18 @@ class Redactor:
         self._known = re.compile("|".join(map(_however_quoted, heads))) if heads else None
 
     @classmethod
-    def of_environment(cls, host_env: Mapping[str, str]) -> Redactor:
-        """One that knows the values of variables whose names say that they are secret, and passwords in addresses."""
-        return cls(secret for name, value in host_env.items() for secret in _secrets(name, value))
+    def of_environment(cls, host_env: Mapping[str, str], more: Iterable[str] = ()) -> Redactor:
+        """One that knows the values of variables whose names say that they are secret, passwords in addresses, and
+        ``more``, such as configured keys.
+        """
+        return cls(chain((secret for name, value in host_env.items() for secret in _secrets(name, value)), more))
+
+    def mask(self, text: str) -> str:
+        """Only the secrets that are known: what merely looks like one stays, for the text is worked with."""
+        return text if self._known is None else self._known.sub(REDACTED, text)
 
     def redact(self, text: str) -> str:
-        if self._known is not None:
-            text = self._known.sub(REDACTED, text)
+        text = self.mask(text)
         for shape in SHAPES:
             text = shape.sub(rf"\g<keep>{REDACTED}", text)
         return text

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 from bubbles.bus import Address, Origin, Trigger
@@ -60,8 +61,8 @@ class ApprovalBroker:
 
     ``approver_for`` gives the way to the person behind an origin, or None if there is none.
 
-    The broker holds nothing but the card while it waits. Whoever bounds how many turns run at a time (CORE-05) gives
-    the turn's place free around ``ask`` (APPR-03).
+    ``away`` is entered while a card waits: whoever bounds how many turns run at a time (CORE-05) gives the turn's place
+    free by it (APPR-03).
     """
 
     def __init__(
@@ -71,11 +72,13 @@ class ApprovalBroker:
         timeout_s: float = TIMEOUT_S,
         max_open: int = MAX_OPEN,
         may_answer: MayAnswer = any_user,
+        away: Callable[[Origin], AbstractAsyncContextManager[None]] = lambda _: nullcontext(),
     ) -> None:
         self._approver_for = approver_for
         self._timeout_s = timeout_s
         self._max_open = max_open
         self._may_answer = may_answer
+        self._away = away
         self._open: dict[str, _Open] = {}
         self._used: set[str] = set()
 
@@ -115,7 +118,8 @@ class ApprovalBroker:
         self._open[card.id] = waiting
         answer = Answer(outcome=Outcome.CANCELLED, told="The turn was ended before anybody answered: nothing was run.")
         try:
-            answer = await self._settled(waiting, approver)
+            async with self._away(origin):
+                answer = await self._settled(waiting, approver)
         finally:
             del self._open[card.id]
             await _closed(approver, card, answer)

@@ -60,7 +60,7 @@ class TerminalApprover:
                 with self._keys() as keys, self._screen() as screen, _interruption(attention):
                     return await _Conversation(keys=keys, screen=screen, attention=attention).about(card)
             except (OSError, termios.error) as error:
-                return _unshown(f"the terminal cannot be used ({error})")
+                return unshown(f"the terminal cannot be used ({error})")
 
     async def close(self, card: ApprovalCard, answer: Answer) -> None:
         if why := CLOSED.get(answer.outcome):
@@ -152,8 +152,8 @@ class _Conversation:
     async def about(self, card: ApprovalCard) -> Answer:
         columns, rows = self.screen.size()
         if columns < MIN_WIDTH:
-            return _unshown(f"the terminal has {columns} columns and a question needs {MIN_WIDTH}")
-        await self._say(f"{render(card, columns, height=rows, encoding=self.screen.encoding)}\n{_how(card)}\n")
+            return unshown(f"the terminal has {columns} columns and a question needs {MIN_WIDTH}")
+        await self._say(f"{render(card, columns, height=rows, encoding=self.screen.encoding)}\n{how(card)}\n")
         termios.tcflush(self.keys, termios.TCIFLUSH)
         for number in range(MAX_TRIES):
             await self._say(PROMPT_AGAIN if number else PROMPT)
@@ -165,11 +165,7 @@ class _Conversation:
                 return decided(approved=self.attention.settles() and word.approves, by=BY)
         else:
             self.attention.settles()
-            return Answer(
-                outcome=Outcome.UNCLEAR,
-                by=BY,
-                told=f"It was declined: none of {MAX_TRIES} lines that were typed was a clear answer, y or n.",
-            )
+            return unclear()
         self.attention.settles()
         with suppress(TimeoutError):
             async with asyncio.timeout(WRITE_AGAIN_S):  # no answer waits for a terminal that Ctrl-S has stopped
@@ -196,12 +192,20 @@ class _Conversation:
             loop.remove_reader(self.keys)
 
 
-def _how(card: ApprovalCard) -> str:
+def how(card: ApprovalCard) -> str:
+    """The line below a card at a terminal."""
     within = "" if card.timeout_s is None else f", within {card.timeout_s:g} s"
     return f"Answer y or n{within}; OK, 同意, no and 拒绝 work too."
 
 
-def _unshown(why: str) -> Answer:
+def unclear() -> Answer:
+    """Several lines were typed, and none of them was an answer."""
+    told = f"It was declined: none of {MAX_TRIES} lines that were typed was a clear answer, y or n."
+    return Answer(outcome=Outcome.UNCLEAR, by=BY, told=told)
+
+
+def unshown(why: str) -> Answer:
+    """The card was not put before anybody."""
     return Answer(outcome=Outcome.NOT_SHOWN, told=f"It was declined unseen: {why}.")
 
 

@@ -276,8 +276,7 @@ def _by_mode(decision: Decision, reading: Reading, context: Context) -> Decision
             policy=Policy.APPROVALS_OFF,
             reason=f"{decision.reason} Nobody is asked: tools.approvals.mode is 'deny'.",
         )
-    trusted = context.mode is Mode.TRUST_SANDBOX and context.contained and context.offline
-    if trusted and decision.stage is Stage.DEFAULT and not reading.broken:
+    if trusted(context) and decision.stage is Stage.DEFAULT and not reading.broken:
         return replace(
             decision,
             verdict=Verdict.ALLOW,
@@ -285,3 +284,8 @@ def _by_mode(decision: Decision, reading: Reading, context: Context) -> Decision
             reason="The sandbox holds it: tools.approvals.mode is 'trust_sandbox'.",
         )
     return decision
+
+
+def trusted(context: Context) -> bool:
+    """Whether stage 4 leaves what is not high risk to the sandbox (SPEC 5.1)."""
+    return context.mode is Mode.TRUST_SANDBOX and context.contained and context.offline

@@ -35,7 +35,7 @@ class Event(enum.StrEnum):
     REQUESTED = "approval_requested"
     RESOLVED = "approval_resolved"
     STARTED = "command_started"
-    """In the background; it ends with its sandbox at the latest, and its end is not recorded."""
+    """In the background; it ends with its sandbox at the latest."""
     FINISHED = "command_finished"
     WRITTEN = "file_written"
     """By the file tool, which asks nobody (DEC-14)."""
@@ -59,7 +59,7 @@ class Ending:
 
     outcome: str
     """The name of ``sandbox_backends.contract.Outcome``; ``error`` when the sandbox or the reader of the output failed;
-    ``cancelled`` when the turn was stopped."""
+    ``cancelled`` when the turn was stopped; ``written`` when it was input of a program that runs."""
     exit_code: int | None = None
     duration_s: float | None = None
     error: str = ""

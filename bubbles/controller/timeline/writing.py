@@ -125,6 +125,7 @@ class Timeline:
         moment = self._now()
         path = self.directory / f"{moment.astimezone(UTC):%Y-%m}.jsonl"
         line = json.dumps({"time": events.timestamp(moment), "event": str(event), **fields}, separators=(",", ":"))
+        _log.info("timeline: %s", line)  # CORE-08; secrets are out of it, and it is one line of ASCII
         try:
             _append_line(path, line.encode("ascii") + b"\n", durable)
         except OSError as error:

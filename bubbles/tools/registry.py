@@ -1,0 +1,136 @@
+"""The tools of a turn: what the model is told of them, and the one way by which its calls reach them.
+
+Whatever a tool does, its call ends in a result that the model can read: this is the edge where what broke is logged
+and not told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bubbles.bus import Origin
+from bubbles.controller.approvals.card import shown_line
+from bubbles.controller.contract import GateError
+from bubbles.controller.places import SandboxError, SandboxLostError
+from bubbles.providers.contract import ToolCall, ToolSpec
+from bubbles.sessions.tokens import estimate
+from bubbles.tools.contract import Tool, ToolError, ToolResult
+from bubbles.tools.schema import parameters, read_arguments
+from bubbles.tools.truncate import LONG, Spill, cut_to_tokens
+
+MAX_HINT = 80
+MAX_NAME = 64
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """A call that is over."""
+
+    result: ToolResult
+    """As the model gets it."""
+    full_text: str | None = None
+    """Absolute path of the file that holds all of its text, if that was cut (CORE-07)."""
+
+
+class Toolbox:
+    """Keeps nothing of a call. Safe for concurrent use inside one event loop."""
+
+    def __init__(
+        self, tools: Iterable[Tool[Any]], *, result_tokens: int, spill: Spill, mask: Callable[[str], str] = str
+    ) -> None:
+        """``result_tokens``: the cap of one result (``tools.resultTokens``). ``mask`` takes out of every result what no
+        model may see: the owner's keys (SEC-03).
+        """
+        self._tools = {tool.name: tool for tool in tools}
+        self._result_tokens = result_tokens
+        self._spill = spill
+        self._mask = mask
+        self._specs: dict[tuple[str, ...], tuple[ToolSpec, ...]] = {}
+
+    def specs(self, origin: Origin) -> tuple[ToolSpec, ...]:
+        """What the model is offered in a turn of ``origin``: the same object for the same tools."""
+        names = tuple(name for name, tool in self._tools.items() if tool.offered(origin))
+        found = self._specs.get(names)
+        if found is None:
+            found = self._specs[names] = tuple(
+                ToolSpec(name=name, description=tool.description, parameters=parameters(tool.args))
+                for name, tool in ((name, self._tools[name]) for name in names)
+            )
+        return found
+
+    def hint(self, call: ToolCall) -> str:
+        """The call on one line for a person, such as ``read_file("notes.md")``; at most 80 characters (CORE-04)."""
+        tool = self._tools.get(call.name)
+        try:
+            if tool is None:
+                raise ToolError("unknown")
+            text = tool.hint(read_arguments(tool.args, call.arguments))
+        except ToolError:
+            text = f"{call.name[:MAX_NAME]}({call.arguments[: 2 * MAX_HINT]})"
+        text = shown_line(text[: 4 * MAX_HINT])
+        return text if len(text) <= MAX_HINT else f"{text[: MAX_HINT - 1]}…"
+
+    async def run(self, call: ToolCall, origin: Origin) -> Finished:
+        """Do what the model asks for. Raises nothing but CancelledError: every other end is a result."""
+        try:
+            return await self._fitted(call, await self._done(call, origin), origin)
+        except Exception:  # noqa: BLE001 - the edge: the model can go on without this call, and must not see what broke
+            _log.exception("tool %s failed", shown_line(call.name[:MAX_NAME]))
+            return Finished(
+                result=_error(f"{shown_line(call.name[:MAX_NAME])} failed for an internal reason, which is in the log.")
+            )
+
+    async def _done(self, call: ToolCall, origin: Origin) -> ToolResult:
+        tool = self._tools.get(call.name)
+        if tool is None or not tool.offered(origin):
+            return _error(self._unknown(call.name, origin))
+        try:
+            return await tool.run(read_arguments(tool.args, call.arguments), origin)
+        except (ToolError, GateError) as error:
+            return _error(str(error))
+        except SandboxLostError as error:
+            return _error(
+                f"The sandbox went away, so whether this was done is not known: {error}. Its processes and temporary "
+                "files are gone; files in the session's directories stay. The next call opens it anew."
+            )
+        except SandboxError as error:
+            return _error(str(error))
+
+    def _unknown(self, name: str, origin: Origin) -> str:
+        known = [spec.name for spec in self.specs(origin)]
+        close = difflib.get_close_matches(name[:MAX_NAME], known, n=1)
+        meant = f" Did you mean {close[0]}?" if close else ""
+        return f"There is no tool '{shown_line(name[:MAX_NAME])}'.{meant} There are: {', '.join(known) or 'none'}."
+
+    def _cleaned(self, text: str) -> str:
+        return self._mask(_encodable(text))
+
+    async def _fitted(self, call: ToolCall, result: ToolResult, origin: Origin) -> Finished:
+        long = len(result.text) > LONG
+        text = await asyncio.to_thread(self._cleaned, result.text) if long else self._cleaned(result.text)
+        if (await asyncio.to_thread(estimate, text) if long else estimate(text)) <= self._result_tokens:
+            return Finished(result=result if text is result.text else replace(result, text=text))
+        path = await self._spill.keep(call.id, text, origin)
+        where = "" if path is None else f"; all of it is in {path}"
+        shortened = await asyncio.to_thread(cut_to_tokens, text, self._result_tokens, where)
+        return Finished(result=replace(result, text=shortened), full_text=path)
+
+
+def _encodable(text: str) -> str:
+    """Half a character can neither be kept nor sent."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "backslashreplace").decode()
+    return text
+
+
+def _error(text: str) -> ToolResult:
+    return ToolResult(text=text, is_error=True)

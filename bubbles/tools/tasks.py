@@ -1,0 +1,123 @@
+"""The list of things to do, which lasts across turns (TOOL-07)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from bubbles.bus import Origin
+from bubbles.tools.contract import Args, ToolError, ToolResult
+from bubbles.tools.truncate import FoldersOf
+
+FILE = "tasks.json"
+MAX_ITEMS = 100
+MAX_TITLE = 500
+MAX_FILE_BYTES = 1 << 20
+MARKS = {"todo": " ", "doing": ">", "done": "x"}
+
+
+class Item(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    title: Annotated[str, Field(min_length=1, max_length=MAX_TITLE)]
+    status: Literal["todo", "doing", "done"] = "todo"
+
+
+Items = tuple[Item, ...]
+
+
+class TaskFile(BaseModel):
+    """``tasks.json`` of a session's state directory."""
+
+    items: Annotated[Items, Field(max_length=MAX_ITEMS)]
+
+
+class TasksArgs(Args):
+    items: Annotated[Items, Field(max_length=MAX_ITEMS)] | None = None
+    """The whole list, in order, in place of what it is now. Leave it out to see the list."""
+
+
+class Tasks:
+    name = "tasks"
+    description = (
+        "The list of things to do in this session; it lasts across turns. Keep one for work of several steps: one item "
+        "is doing at a time, and done as soon as it is."
+    )
+    args = TasksArgs
+
+    def __init__(self, folders_of: FoldersOf) -> None:
+        self._folders_of = folders_of
+
+    def offered(self, origin: Origin) -> bool:
+        del origin
+        return True
+
+    def hint(self, args: TasksArgs) -> str:
+        if args.items is None:
+            return "tasks()"
+        done = sum(item.status == "done" for item in args.items)
+        return f"tasks({done} of {len(args.items)} done)"
+
+    async def run(self, args: TasksArgs, origin: Origin) -> ToolResult:
+        path = self._folders_of(origin).state / FILE
+        try:
+            if args.items is None:
+                items, told = await asyncio.to_thread(load, path)
+                return ToolResult(text=f"{told}{shown(items)}")
+            await asyncio.to_thread(save, path, args.items)
+            return ToolResult(text=shown(args.items))
+        except OSError as error:
+            raise ToolError(f"The list of tasks cannot be kept ({error.strerror}).") from None
+
+
+def shown(items: Items) -> str:
+    if not items:
+        return "The list is empty."
+    return "\n".join(
+        f"{number}. [{MARKS[item.status]}] {' '.join(item.title.split())}" for number, item in enumerate(items, 1)
+    )
+
+
+def load(path: Path) -> tuple[Items, str]:
+    """The list, and what there is to tell of its file. One that is damaged is put aside. Raises OSError."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return (), ""
+    with open(fd, "rb") as file:
+        data = file.read(MAX_FILE_BYTES + 1)
+    try:
+        if len(data) > MAX_FILE_BYTES:
+            raise ValueError("too large")
+        return TaskFile.model_validate_json(data).items, ""
+    except (ValidationError, ValueError):
+        aside = path.with_name(f"{FILE}.damaged-{datetime.now(UTC):%Y%m%dT%H%M%S}")
+        os.replace(path, aside)
+        return (), f"The earlier list could not be read; it was put aside as {aside.name}. "
+
+
+def save(path: Path, items: Items) -> None:
+    """Replace the file, whole or not at all, and have it on the disk. Raises OSError."""
+    data = TaskFile(items=items).model_dump_json(indent=1).encode()
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fd, temporary = tempfile.mkstemp(prefix=f".{FILE}-", dir=path.parent)
+    try:
+        with open(fd, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(fd)
+        os.replace(temporary, path)
+    except OSError:
+        os.unlink(temporary)
+        raise
+    directory = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
