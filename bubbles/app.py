@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bubbles.config.schema import Settings
+from bubbles.config.schema import ProvidersSettings, Settings
+from bubbles.config.secrets import secrets_of
 from bubbles.controller.contract import Workplace
 from bubbles.controller.sandboxes import Sandboxes
 from bubbles.errors import BubblesError
@@ -21,8 +23,19 @@ from sandbox_backends.registry import create_backend
 
 if TYPE_CHECKING:
     from bubbles.bus import Origin
+    from bubbles.controller.approvals.broker import ApprovalBroker
     from bubbles.controller.approvals.contract import Approver
     from bubbles.controller.controller import Controller
+    from bubbles.controller.rulefiles import LoadedRules
+    from bubbles.dispatch.contract import Send
+    from bubbles.dispatch.dispatcher import Dispatcher, ObserverFor
+    from bubbles.dispatch.turns import Parts, Places, TurnRunner
+    from bubbles.providers.contract import Provider
+    from bubbles.providers.pool import ProviderPool
+    from bubbles.sessions.contract import Folders
+    from bubbles.sessions.session import Sessions
+    from bubbles.tools.contract import PlaceOf
+    from bubbles.tools.registry import Toolbox
 
 ONCE = "once"
 """The key of a session without a name."""
@@ -89,6 +102,15 @@ class Workshop:
             person_home=str(self.settings.person_home),
         ).with_lane_env()
 
+    def session_place(self, folders: Folders, backend: str | None, project: Path | None) -> Workplace:
+        """Where the turns of a session act: its desk, and the project that it is bound to (SESS-06)."""
+        desk = Root(path=folders.desk, label="desk")
+        bound = () if project is None else (Root(path=project),)
+        spec = replace(self.spec(session=folders.key, roots=()), roots=(*bound, desk))
+        if (path := self.settings.tools.exec.path) is not None:
+            spec = replace(spec, env={**spec.env, "PATH": path})
+        return self.workplace(spec, backend)
+
     def home(self, session: str) -> Path:
         """Where the HOME of a session persists (SBX-03)."""
         return self.settings.data_dir / SESSION_HOMES / check_key(session)
@@ -125,19 +147,44 @@ def home_inside(settings: Settings, backend: str, holds: Enforces, session: str 
     return NO_HOME if session is None else str(settings.data_dir / SESSION_HOMES / session)
 
 
+ApproverFor = Callable[["Origin"], "Approver | None"]
+"""Gives the way to the person behind an origin, or None if there is none."""
+OnWarning = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """The gate, and what others than its callers need of it."""
+
+    controller: Controller
+    broker: ApprovalBroker
+    rules: Callable[[str], LoadedRules]
+    """Those in force for a session; reads files that have changed."""
+
+
 @asynccontextmanager
 async def gate(
-    shop: Workshop,
-    approver_for: Callable[[Origin], Approver | None],
-    on_warning: Callable[[str], None] = lambda _: None,
+    shop: Workshop, approver_for: ApproverFor, on_warning: OnWarning = lambda _: None
 ) -> AsyncIterator[Controller]:
     """The gate over this workshop's sandboxes; leaving it closes them.
 
-    ``approver_for`` gives the way to the person behind an origin, or None if there is none. ``on_warning`` is told
-    what is wrong with the rules of all sessions: what is left out of them restricts nothing.
+    ``on_warning`` is told what is wrong with the rules of all sessions: what is left out of them restricts nothing.
     """
+    async with whole_gate(shop, approver_for, on_warning) as opened:
+        yield opened.controller
+
+
+@asynccontextmanager
+async def whole_gate(
+    shop: Workshop,
+    approver_for: ApproverFor,
+    on_warning: OnWarning = lambda _: None,
+    away: Callable[[Origin], AbstractAsyncContextManager[None]] = lambda _: nullcontext(),
+) -> AsyncIterator[Gate]:
+    """As ``gate``; ``away`` is entered while a turn waits for a person."""
     # Its tables take a moment to import: commands that only use a sandbox do without.
     from bubbles.controller.approvals.broker import ApprovalBroker
+    from bubbles.controller.background import BackgroundWatch
     from bubbles.controller.controller import Controller
     from bubbles.controller.policy.contract import Mode
     from bubbles.controller.redaction import Redactor
@@ -145,19 +192,119 @@ async def gate(
     from bubbles.controller.timeline.writing import Timeline
 
     settings = shop.settings
-    timeline = Timeline(settings.data_dir, Redactor.of_environment(settings.host_env), owner=shop.owner.id)
+    redactor = Redactor.of_environment(settings.host_env, secrets_of(settings))
+    timeline = Timeline(settings.data_dir, redactor, owner=shop.owner.id)
     await timeline.close_lost(lambda owner: owner_alive(settings.data_dir, owner))
     shelf = RuleShelf(lambda session: rule_layers(settings, session))
     for warning in (await asyncio.to_thread(shelf.rulebook)).warnings:
         on_warning(str(warning))
-    async with shop.sandboxes() as sandboxes:
-        yield Controller(
+    broker = ApprovalBroker(approver_for, timeout_s=settings.tools.approvals.timeout_s, away=away)
+
+    def rules(session: str) -> LoadedRules:
+        return shelf.rulebook(None if session == ONCE else session)
+
+    async with BackgroundWatch(timeline) as watch, shop.sandboxes() as sandboxes:
+        controller = Controller(
             sandboxes=sandboxes,
-            rulebook=lambda session: shelf.rulebook(None if session == ONCE else session).rulebook,
-            broker=ApprovalBroker(approver_for, timeout_s=settings.tools.approvals.timeout_s),
+            rulebook=lambda session: rules(session).rulebook,
+            broker=broker,
             timeline=timeline,
             mode=Mode(settings.tools.approvals.mode),
+            watch=watch,
         )
+        yield Gate(controller=controller, broker=broker, rules=rules)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assistant:
+    """What a program that talks to people needs."""
+
+    dispatcher: Dispatcher
+    sessions: Sessions
+    settings: Settings
+    turns: TurnRunner
+
+
+@asynccontextmanager
+async def assistant(
+    shop: Workshop,
+    *,
+    approver_for: ApproverFor,
+    send: Send,
+    observer_for: ObserverFor = lambda _: None,
+    project: Path | None = None,
+    backend: str | None = None,
+    provider: Provider | None = None,
+    on_warning: OnWarning = lambda _: None,
+) -> AsyncIterator[Assistant]:
+    """The assistant at work; leaving it stops what runs and closes every sandbox.
+
+    Messages for people go to ``send``, and turns are shown by ``observer_for``. ``project`` binds every session of this
+    program to a directory (SESS-06); ``backend`` stands for the configured one where a session does not choose;
+    ``provider`` for whatever the model's name would choose (the demo, tests).
+    """
+    # The core takes a moment to import: commands that only look at sandboxes or rules do without.
+    from bubbles.dispatch.commands import SessionCommands
+    from bubbles.dispatch.contract import Policy
+    from bubbles.dispatch.dispatcher import Dispatcher, Wiring
+    from bubbles.dispatch.slots import Slots, usual
+    from bubbles.dispatch.turns import Places, TurnRunner
+    from bubbles.providers.pool import ProviderPool
+    from bubbles.sessions.housekeeping import tended
+    from bubbles.sessions.key import key_of
+
+    settings, channels = shop.settings, shop.settings.channels
+    slots = Slots(settings.agents.concurrency or usual(os.cpu_count()))
+    places = Places(lambda folders, chosen: shop.session_place(folders, chosen or backend, project))
+    async with (
+        whole_gate(shop, approver_for, on_warning, lambda origin: slots.away(origin.session_key)) as opened,
+        ProviderPool(settings, provider) as providers,
+        tended(settings.data_dir),
+    ):
+        turns = TurnRunner(_parts(settings, opened, places, providers))
+        wiring = Wiring(
+            key_of=lambda message: key_of(message, channels.session_mode, channels.identities),
+            turns=turns,
+            commands=SessionCommands(turns, opened.rules),
+            answers=opened.broker,
+            send=send,
+            observer_for=observer_for,
+            policy=Policy(send_progress=channels.send_progress, send_tool_hints=channels.send_tool_hints),
+        )
+        async with Dispatcher(wiring, slots) as dispatcher:
+            yield Assistant(dispatcher=dispatcher, sessions=turns.parts.sessions, settings=settings, turns=turns)
+
+
+def _parts(settings: Settings, opened: Gate, places: Places, providers: ProviderPool) -> Parts:
+    from bubbles.controller.redaction import Redactor
+    from bubbles.dispatch.turns import Parts
+    from bubbles.sessions.session import Sessions
+    from bubbles.tools.all import make_tools
+
+    redactor = Redactor.of_environment(settings.host_env, secrets_of(settings))
+    sessions = Sessions(settings.data_dir)
+
+    def toolbox(place_of: PlaceOf) -> Toolbox:
+        folders_of = lambda origin: sessions.folders(origin.session_key)  # noqa: E731
+        return make_tools(opened.controller, place_of, folders_of, settings, redactor.mask)
+
+    return Parts(
+        settings=settings,
+        sessions=sessions,
+        controller=opened.controller,
+        places=places,
+        toolbox=toolbox,
+        choose=providers.choose,
+        provider=providers.of,
+        redact=redactor.redact,
+        known=_known,
+    )
+
+
+def _known() -> dict[str, tuple[str, ...]]:
+    from sandbox_backends.registry import backend_names
+
+    return {"sandbox": tuple(backend_names()), "provider": tuple(ProvidersSettings.model_fields)}
 
 
 @contextmanager

@@ -1,101 +1,233 @@
-"""``bubbles demo``: the main job, with no key and no network service."""
+"""``bubbles demo``: the main job, with no key and no network. The model is a script; everything else is real."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from bubbles.cli.report import complain, run, spinner, styled, visible
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from bubbles.app import Workshop
-    from sandbox_backends.contract import SandboxBackend, SandboxSession, SandboxSpec
+    from bubbles.bus import Origin, OutboundMessage
+    from bubbles.controller.approvals.contract import Answer, ApprovalCard
+    from bubbles.providers.contract import ModelRequest, ToolCall
+    from bubbles.providers.scripted import Step
+    from bubbles.tools.contract import ToolResult
+    from sandbox_backends.contract import SandboxBackend
 
-PROJECT = {
-    "wordcount/__init__.py": '"""Counts words."""\n',
-    "wordcount/core.py": (
-        '"""Words of a text, most frequent first."""\n\n'
-        "from __future__ import annotations\n\n"
-        "import re\nfrom collections import Counter\n\n\n"
-        "def count(text: str, top: int | None = None) -> list[tuple[str, int]]:\n"
-        '    """Case-folded words with their number; ties in the order of first appearance."""\n'
-        '    words = re.findall(r"[^\\W\\d_]+(?:\'[^\\W\\d_]+)?", text.casefold())\n'
-        "    return Counter(words).most_common(top)\n"
-    ),
-    "tests/test_core.py": (
-        "import unittest\n\nfrom wordcount.core import count\n\n\n"
-        "class CountTest(unittest.TestCase):\n"
-        "    def test_counts_whatever_the_case(self):\n"
-        '        self.assertEqual(count("The cat and the hat"), [("the", 2), ("cat", 1), ("and", 1), ("hat", 1)])\n\n'
-        "    def test_keeps_apostrophes_inside_words(self):\n"
-        '        self.assertEqual(count("don\'t \'quote\'"), [("don\'t", 1), ("quote", 1)])\n\n'
-        "    def test_takes_the_most_frequent(self):\n"
-        '        self.assertEqual(count("a b b c c c", top=2), [("c", 3), ("b", 2)])\n\n'
-        "    def test_counts_words_of_any_script(self):\n"
-        '        self.assertEqual(dict(count("Straße 東京 straße")), {"strasse": 2, "東京": 1})\n\n\n'
-        'if __name__ == "__main__":\n    unittest.main()\n'
-    ),
-}
-
-GATED = (
-    "python3 -m unittest -q tests.test_core 2>&1 | tail -3",
-    "git -C ~/other push --force",
-    "cat notes.txt && rm -rf ~",
+TASK = (
+    "Write a module that counts the words of a text, most frequent first, whatever their case, with tests. "
+    "Then count the words of notes.txt, and clean up after yourself."
 )
-"""One command of each fate."""
+NOTES = "The cat and the hat.\nDon't feed the cat: the cat has fed itself.\n"
+MODULE = (
+    '"""Words of a text, most frequent first."""\n\n'
+    "import re\nimport sys\nfrom collections import Counter\n\n\n"
+    "def count(text, top=None):\n"
+    '    """Words with their number; ties in the order of first appearance."""\n'
+    '    words = re.findall(r"[^\\W\\d_]+(?:\'[^\\W\\d_]+)?", text)\n'
+    "    return Counter(words).most_common(top)\n\n\n"
+    'if __name__ == "__main__":\n'
+    "    for word, number in count(open(sys.argv[1], encoding='utf-8').read(), 3):\n"
+    "        print(number, word)\n"
+)
+TESTS = (
+    "import unittest\n\nfrom wordcount import count\n\n\n"
+    "class CountTest(unittest.TestCase):\n"
+    "    def test_counts_whatever_the_case(self):\n"
+    '        self.assertEqual(count("The cat and the hat")[0], ("the", 2))\n\n'
+    "    def test_keeps_apostrophes_inside_words(self):\n"
+    '        self.assertEqual(count("don\'t \'quote\'"), [("don\'t", 1), ("quote", 1)])\n\n'
+    "    def test_counts_words_of_any_script(self):\n"
+    '        self.assertEqual(dict(count("Straße 東京 straße")), {"strasse": 2, "東京": 1})\n'
+)
+RUN_TESTS = "python3 -m unittest -q test_wordcount 2>&1 | tail -4"
+ASKED = "python3 wordcount.py notes.txt"
+DECLINED = "rm -rf ~"
+PATIENCE_S = 60.0
+"""How long the demo waits for an answer at a terminal."""
 
-DIAL = """
-import socket
-try:
-    socket.create_connection(("192.0.2.1", 80), 3)
-except OSError as error:
-    print("refused:", error.strerror)
-"""
 
+def demo(
+    quick: Annotated[bool, typer.Option("--quick", help="Leave out the measuring of the sandbox.")] = False,
+) -> int:
+    """Let a scripted model do a small task in the strongest sandbox that works here, then measure that sandbox.
 
-def demo() -> int:
-    """Run a small project's tests in the strongest sandbox that works here, and show what that sandbox holds."""
+    No key and no network is needed. Loop, gate, sandbox and history are the real ones; only the model is a script.
+    """
     from bubbles.app import workshop
     from bubbles.config.load import load_settings
 
+    settings = load_settings()
+    approvals = settings.tools.approvals.model_copy(update={"mode": "ask", "timeout_s": PATIENCE_S})
+    tools = settings.tools.model_copy(update={"approvals": approvals})
     with tempfile.TemporaryDirectory(prefix="bubbles-demo-") as directory:
         base = Path(directory).resolve()
-        settings = load_settings().model_copy(update={"data_dir": base / "data"})
+        project = base / "project"
+        project.mkdir()
+        (project / "notes.txt").write_text(NOTES, encoding="utf-8")
+        _hand_over(project)
+        settings = settings.model_copy(update={"data_dir": base / "data", "tools": tools})
         with workshop(settings) as shop:
-            return run(_demo(shop, base / "wordcount"))
+            return run(_demo(shop, project, quick))
 
 
-async def _demo(shop: Workshop, project: Path) -> int:
+async def _demo(shop: Workshop, project: Path, quick: bool) -> int:
     backend = await _strongest(shop)
-    for name, text in PROJECT.items():
-        path = project / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    _hand_over(project)
-    spec = shop.spec(session="demo", roots=(project,))
-    async with backend.open(spec) as session:
-        for warning in session.warnings:
-            complain(warning)
-        print(f"A project in {project}, in a {styled(backend.name, 'bold')} sandbox.\n")
-        passed = await _step(session, "Its tests", "python3 -m unittest -v tests.test_core")
-        await session.write_file("notes.txt", b"written by a file tool\n")
-        await _step(session, "Files, in both directions", "cat notes.txt; echo 'written by a command' > answer.txt; ls")
-        print(f"  on the host: {(project / 'answer.txt').read_text().strip()}\n")
-        await _step(session, "The network (there is none)", f"python3 -c '{DIAL}'")
-        home = shop.settings.person_home
-        await _step(
-            session,
-            "Your home (not there) and the number of processes it sees",
-            f"ls -A {home} | head -3; ls /proc | grep -c '^[0-9]'",
-        )
-        await _step(session, "Who it is", "id; echo HOME=$HOME")
-    await _gate(shop, backend.name, spec)
-    await _doctor(shop, backend.name)
+    print(f"{styled('The model is a script', 'bold')}: it asks for what a model would ask for. All else is real.")
+    print(f"Project: {project}, sandbox: {styled(backend.name, 'bold')}.\n")
+    print(f"{styled('you', 'bold')}   {TASK}\n")
+    stage = Stage()
+    await _play(shop, project, backend.name, stage)
+    if not quick:
+        await _doctor(shop, backend.name)
     program = "bubbles" if shutil.which("bubbles", path=shop.settings.host_env.get("PATH")) else ".venv/bin/bubbles"
-    print(f"\nMore: '{program} sandbox exec -b {backend.name} -- CMD', '{program} sandbox doctor -v'.")
-    return 0 if passed else 1
+    print(f"\nNext: '{program} onboard' and '{program} agent'. Without a model: '{program} sandbox exec -- CMD'.")
+    return 0 if stage.as_it_should else 1
+
+
+class Stage:
+    """Shows the turn, and keeps what is needed to tell whether it went as it should."""
+
+    def __init__(self) -> None:
+        self.results: list[tuple[str, ToolResult]] = []
+        self.asked = 0
+        self.answer = ""
+
+    @property
+    def as_it_should(self) -> bool:
+        texts = [result.text for _, result in self.results]
+        tested = any("OK" in text and "Ran" in text for text in texts) or any(text.strip() == "OK" for text in texts)
+        return bool(self.answer) and self.asked == 1 and tested and any("declined without asking" in t for t in texts)
+
+    # -- what an observer sees --
+
+    def text(self, piece: str) -> None:
+        print(piece, end="", flush=True)
+
+    def withdrawn(self) -> None:
+        print()
+
+    def reply_ended(self) -> None:
+        print()
+
+    def tool(self, call: ToolCall, hint: str) -> None:
+        del call
+        print(styled(f"  → {hint}", "dim"))
+
+    def result(self, call: ToolCall, result: ToolResult, duration_s: float) -> None:
+        self.results.append((call.name, result))
+        for line in result.text.rstrip().splitlines()[:6]:
+            print(styled(f"    {visible(line)}", "dim"))
+        print(styled(f"    {duration_s * 1e3:.0f} ms", "dim"))
+
+    def notice(self, sentence: str) -> None:
+        complain(sentence)
+
+    # -- what comes for the person --
+
+    async def send(self, message: OutboundMessage) -> None:
+        from bubbles.bus import Kind
+
+        if message.kind is Kind.REPLY:
+            self.answer = message.text
+        elif message.kind is Kind.NOTICE:
+            complain(message.text)
+
+
+class DemoApprover:
+    """The terminal, if there is one; else the card is shown and nobody answers it."""
+
+    def __init__(self, stage: Stage) -> None:
+        from bubbles.controller.approvals.terminal import TerminalApprover
+
+        self._stage = stage
+        self._terminal = TerminalApprover()
+
+    async def show(self, card: ApprovalCard, origin: Origin) -> Answer | None:
+        from bubbles.controller.approvals.card import WIDTH, render
+        from bubbles.controller.approvals.contract import Outcome
+
+        self._stage.asked += 1
+        answer = await self._terminal.show(card, origin)
+        if answer is not None and answer.outcome is Outcome.NOBODY:
+            print(render(card, WIDTH))
+        return answer
+
+    async def close(self, card: ApprovalCard, answer: Answer) -> None:
+        await self._terminal.close(card, answer)
+
+
+async def _play(shop: Workshop, project: Path, backend: str, stage: Stage) -> None:
+    from bubbles.app import assistant
+    from bubbles.bus import Address, InboundMessage
+    from bubbles.providers.scripted import ScriptedProvider
+
+    approver = DemoApprover(stage)
+    async with assistant(
+        shop,
+        approver_for=lambda _: approver,
+        send=stage.send,
+        observer_for=lambda _: stage,
+        project=project,
+        backend=backend,
+        provider=ScriptedProvider(_script()),
+        on_warning=complain,
+    ) as bubbles:
+        address = Address(channel="cli", chat_id="demo")
+        await bubbles.dispatcher.deliver(InboundMessage(address=address, sender="demo", text=TASK, session_key="demo"))
+        await bubbles.dispatcher.idle()
+    print()
+
+
+def _script() -> Iterator[Step]:
+    """What a model would do here, mistake included: the first version fails a test and is mended."""
+    from bubbles.providers.scripted import calls
+
+    todo = ["the module and its tests", "the words of notes.txt", "clean up"]
+
+    def tasks(done: int, doing: int | None) -> tuple[str, dict[str, Any]]:
+        states = ["done" if n < done else "doing" if n == doing else "todo" for n in range(len(todo))]
+        return "tasks", {"items": [{"title": t, "status": s} for t, s in zip(todo, states, strict=True)]}
+
+    yield calls(
+        tasks(0, 0),
+        ("write_file", {"path": "wordcount.py", "content": MODULE}),
+        ("write_file", {"path": "test_wordcount.py", "content": TESTS}),
+        ("exec", {"script": RUN_TESTS}),
+        text="I write the module and its tests, and run them.",
+    )
+    yield calls(
+        ("edit_file", {"path": "wordcount.py", "old": '_]+)?", text)', "new": '_]+)?", text.casefold())'}),
+        ("exec", {"script": RUN_TESTS}),
+        text="Case is not folded yet: I mend that and run the tests again.",
+    )
+    yield calls(
+        tasks(1, 1),
+        ("exec", {"script": ASKED}),
+        text="Now the words of notes.txt. Running a program of one's own is asked about.",
+    )
+    yield calls(
+        tasks(2, 2),
+        ("exec", {"script": DECLINED}),
+        text="Last, I do something that no assistant should: I clean up far too much.",
+    )
+    yield _closing
+
+
+def _closing(request: ModelRequest) -> str:
+    """The last reply says what the results said."""
+    texts = [str(getattr(message, "text", "")) for message in request.messages]
+    counted = any("the" in text and text.strip().startswith("4") for text in texts)
+    about = "counted the words of notes.txt" if counted else "did not count the words of notes.txt: you did not say yes"
+    return f"The module works and its tests pass. I {about}. Deleting your home was declined, as it should be."
 
 
 async def _strongest(shop: Workshop) -> SandboxBackend:
@@ -112,52 +244,11 @@ async def _strongest(shop: Workshop) -> SandboxBackend:
     raise AssertionError("the local sandbox always works")
 
 
-async def _step(session: SandboxSession, title: str, script: str) -> bool:
-    from sandbox_backends.contract import ExecRequest
-
-    print(styled(f"{title}", "bold"))
-    for number, line in enumerate(script.splitlines()):
-        print(styled(f"  {'>' if number else '$'} {line}", "dim"))
-    argv = ("/bin/bash", "--noprofile", "--norc", "-c", script)
-    result = await session.exec(ExecRequest(argv=argv, timeout_s=60, merge_stderr=True))
-    lines = result.stdout.decode("utf-8", "replace").rstrip().splitlines()
-    for line in lines[-12:] if len(lines) > 12 else lines:
-        print(f"  {visible(line)}")
-    print(styled(f"  {result.outcome} {'' if result.exit_code is None else result.exit_code}", "dim") + "\n")
-    return result.ok
-
-
-async def _gate(shop: Workshop, backend: str, spec: SandboxSpec) -> None:
-    """The same sandbox behind the gate, with nobody there to be asked."""
-    from bubbles.app import gate
-    from bubbles.bus import Address, Origin
-    from bubbles.controller.contract import DeclinedError
-    from bubbles.controller.policy.contract import SHELL
-    from sandbox_backends.contract import ExecRequest
-
-    print(styled("The gate, which decides what runs without asking", "bold"))
-    origin = Origin(session_key="demo", address=Address(channel="cli", chat_id="demo"), sender="demo")
-    async with gate(shop, lambda _: None) as controller:
-        for script in GATED:
-            print(styled(f"  $ {script}", "dim"))
-            try:
-                ran = await controller.exec(
-                    ExecRequest(argv=(*SHELL, script), timeout_s=60, merge_stderr=True),
-                    shop.workplace(spec, backend),
-                    origin,
-                )
-            except DeclinedError as declined:
-                print(f"  {visible(str(declined))}\n")
-            else:
-                last = ran.result.stdout.decode("utf-8", "replace").strip().splitlines()[-1:]
-                print(f"  It ran: {visible(ran.decision.reason)} {visible(' '.join(last))}\n")
-
-
 async def _doctor(shop: Workshop, name: str) -> None:
     from bubbles.cli.doctor import show
     from sandbox_backends.probes.run import run_probes
 
-    print(styled("What it holds, tried from inside", "bold"))
+    print(styled("What this sandbox holds, tried from inside", "bold"))
     with spinner("trying to break out"):
         report = await run_probes(name, shop.backends, shop.owner)
     show([report], shop.settings.tools.sandbox.backend, verbose=False)

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from bubbles.config.schema import Settings
     from bubbles.controller.rulefiles import LoadedRules
 
+MAX_SHOWN = 60
+"""Characters of a session's own setting."""
 LABEL = 11
 """Width of what stands before each line."""
 
@@ -45,14 +47,18 @@ def _as_json(settings: Settings, loaded: LoadedRules) -> dict[str, Any]:
 
     tools = settings.tools
     config = settings.data_dir / "config.json"
+    differing, faults = differences(settings)
     return {
         "version": __version__,
         "data_dir": str(settings.data_dir),
         "config": {
             "file": str(config),
             "exists": config.exists(),
-            "warnings": [*settings.warnings, *_faults(settings)],
+            "warnings": [*settings.warnings, *_faults(settings), *faults],
         },
+        "model": _model(settings),
+        "providers": configured(settings),
+        "sessions": differing,
         "sandbox": {"backend": tools.sandbox.backend, "network": tools.sandbox.network},
         "approvals": {"mode": tools.approvals.mode, "timeout_s": tools.approvals.timeout_s},
         "rules": {
@@ -79,7 +85,14 @@ def _show(settings: Settings, loaded: LoadedRules) -> None:
     _line("version", __version__)
     _line("data", str(settings.data_dir), "" if settings.data_dir.exists() else "not there yet")
     _line("config", str(config), "" if config.exists() else "not there: defaults, and what BUBBLES_… variables say")
-    _warn([*settings.warnings, *_faults(settings)])
+    differing, faults = differences(settings)
+    _warn([*settings.warnings, *_faults(settings), *faults])
+    model = _model(settings)
+    if model["problem"] is None:
+        _line("model", f"{model['model']} by {model['provider']}", model["reason"])
+    else:
+        _line("model", "none", model["problem"])
+    _line("providers", ", ".join(configured(settings)) or "none configured")
     network = tools.sandbox.network or "the backend's own default"
     _line("sandbox", f"{tools.sandbox.backend}, network: {network}", "'bubbles sandbox doctor' shows what it holds")
     _line("approvals", f"{tools.approvals.mode}, {tools.approvals.timeout_s:g} s to answer")
@@ -90,9 +103,56 @@ def _show(settings: Settings, loaded: LoadedRules) -> None:
     ]
     print_table(("  LAYER", "RULES", "FILES", "WARNINGS", "PATH"), rows)
     _warn(str(warning) for warning in loaded.warnings)
+    for key, own in differing.items():
+        _line("session", f"{key}: {', '.join(f'{name} {value}' for name, value in own.items())}")
 
 
-def _line(label: str, text: str, note: str = "") -> None:
+def _model(settings: Settings) -> dict[str, str | None]:
+    """Which model answers, by which provider, and why that one (PROV-02)."""
+    from bubbles.errors import ConfigError
+    from bubbles.providers.select import choose
+
+    try:
+        choice = choose(settings)
+    except ConfigError as error:
+        return {"model": None, "provider": None, "reason": None, "problem": str(error)}
+    return {"model": choice.model, "provider": choice.provider, "reason": choice.reason, "problem": None}
+
+
+def configured(settings: Settings) -> list[str]:
+    """Names of the providers that have a key or an address."""
+    found = settings.providers
+    return [
+        name
+        for name in type(found).model_fields
+        if (one := getattr(found, name)).api_key is not None or one.base_url is not None
+    ]
+
+
+def differences(settings: Settings) -> tuple[dict[str, dict[str, str]], list[str]]:
+    """What sessions set for themselves, and what is wrong with that. One that sets nothing is not there (CLI-03)."""
+    from bubbles.config.session import load_session_settings
+    from bubbles.errors import ConfigError
+
+    found: dict[str, dict[str, str]] = {}
+    faults: list[str] = []
+    for path in sorted((settings.data_dir / "session_state").glob("*/config.json")):
+        try:
+            own, warnings = load_session_settings(path)
+        except ConfigError as error:
+            faults.append(str(error))
+            continue
+        faults += warnings
+        if more := own.model_dump(exclude_none=True):
+            found[path.parent.name] = {name: _short(value) for name, value in more.items()}
+    return found, faults
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 1]}…"
+
+
+def _line(label: str, text: str, note: str | None = None) -> None:
     more = styled(f"  ({note})", "dim") if note else ""
     print(f"{styled(label.ljust(LABEL), 'bold')}{visible(text)}{more}")
 

@@ -27,7 +27,7 @@ import psutil
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from sandbox_backends.contract import ExecRequest, SandboxSession
-from tests.benchmarks import decisions
+from tests.benchmarks import core, decisions
 from tests.places import Bench, make_bench
 
 Work = Callable[[], Awaitable[object]]
@@ -250,7 +250,25 @@ async def measure(rounds: int) -> Table:
         bench.owner.close()
         for (name, count), took in decisions.measure(Path(directory) / "decisions", rounds).items():
             table.add(f"a decision, {name}, {count:,} rules", took, "µs", 200)
+        await bench_core(table, Path(directory) / "core", rounds)
     return table
+
+
+async def bench_core(table: Table, home: Path, rounds: int) -> None:
+    """The assistant itself: start-up of the command, a tool call in a turn, many sessions."""
+    home.mkdir()
+    took = await core.starts(home, in_turn, max(10, rounds // 5))
+    bare = took["python -c pass"]
+    table.add("python -c pass", bare, "ms")
+    table.add("bubbles --help", took["bubbles --help"] / bare, "x python -c pass", 8)
+    table.add("bubbles status", took["bubbles status"] / bare, "x python -c pass")
+    table.add("bubbles agent -m, custom provider, no tool call", took["bubbles agent -m"] / 1e3, "s", 0.5)
+    called = await core.tool_calls(home, lambda: spawn("true"))
+    table.add("a tool call of a turn on local, all of it", called["call"] / called["floor"], "x floor", 3)
+    table.add("calls 131 to 150 ÷ calls 1 to 20 of one turn", called["late"], "x", 1.3)
+    crowd = await core.crowd(home)
+    table.add(f"{core.SESSIONS} sessions, {core.TURNS} turns each, at once", crowd["turns_per_s"], "turns/s")
+    table.add("… memory after the last turn less that after the first third", crowd["growth_mb"], "MB", 2)
 
 
 def main() -> int:

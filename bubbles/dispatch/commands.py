@@ -1,0 +1,130 @@
+"""Slash commands that any channel understands: they look at a session or set it, and never reach the model (CLI-02)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from bubbles.bus import Origin
+from bubbles.config.schema import SessionSettings
+from bubbles.config.session import DEFAULT, change_session_setting
+from bubbles.controller.rulefiles import LoadedRules
+from bubbles.dispatch.turns import CONFIG, TurnRunner
+from bubbles.errors import BubblesError, ConfigError
+from bubbles.providers.contract import ToolCall
+from bubbles.tools.contract import ToolResult
+
+HELP = {
+    "/config": "show what this session sets for itself",
+    "/config KEY VALUE": "set model, provider, system_prompt or sandbox for this session; 'default' takes it back",
+    "/prompt": "print the system prompt exactly as it is sent",
+    "/compact": "summarise the older part of this conversation",
+    "/status": "show what is in force here",
+    "/stop": "stop what runs",
+    "/help": "show this",
+}
+NAMES = tuple(dict.fromkeys(usage.split()[0] for usage in HELP))
+
+
+@dataclass(slots=True)
+class _Heard:
+    """Keeps what a person would have been told."""
+
+    said: list[str]
+
+    def text(self, piece: str) -> None: ...
+    def withdrawn(self) -> None: ...
+    def reply_ended(self) -> None: ...
+    def tool(self, call: ToolCall, hint: str) -> None: ...
+    def result(self, call: ToolCall, result: ToolResult, duration_s: float) -> None: ...
+    def notice(self, sentence: str) -> None:
+        self.said.append(sentence)
+
+
+class SessionCommands:
+    """The dispatcher's ``Commands``. ``rules`` loads the rules of a session; it reads files."""
+
+    def __init__(self, turns: TurnRunner, rules: Callable[[str], LoadedRules]) -> None:
+        self._turns = turns
+        self._rules = rules
+
+    def known(self, text: str) -> bool:
+        return text.split(maxsplit=1)[:1] in ([name] for name in NAMES)
+
+    def waits(self, text: str) -> bool:
+        words = text.split(maxsplit=1)
+        return words[0] == "/compact" or (words[0] == "/config" and len(words) > 1)
+
+    async def run(self, text: str, origin: Origin) -> str:
+        name, _, rest = text.strip().partition(" ")
+        rest = rest.strip()
+        if rest and name != "/config":
+            return f"{name} takes nothing more: {HELP.get(name, '')}."
+        match name:
+            case "/config":
+                return await (self._set(rest, origin) if rest else self._show(origin))
+            case "/prompt":
+                session = await self._turns.parts.sessions.open(origin.session_key)
+                return (await self._turns.setup(session, origin)).prompt
+            case "/compact":
+                return await self._compact(origin)
+            case "/status":
+                return await self._status(origin)
+        width = max(map(len, HELP))
+        return "\n".join(f"{usage:<{width}}  {what}" for usage, what in HELP.items())
+
+    async def _compact(self, origin: Origin) -> str:
+        heard = _Heard([])
+        done = await self._turns.compact(origin, heard)
+        return "\n".join(heard.said) or ("Done." if done else "There is nothing here that a summary would shorten.")
+
+    async def _show(self, origin: Origin) -> str:
+        session = await self._turns.parts.sessions.open(origin.session_key)
+        setup = await self._turns.setup(session, origin)
+        own = setup.own.model_dump(exclude_none=True)
+        rows = [
+            ("model", setup.choice.model_given, own),
+            ("provider", setup.choice.provider, own),
+            ("system_prompt", setup.own.system_prompt or "", own),
+            ("sandbox", setup.place.backend, own),
+        ]
+        return "\n".join(
+            f"{name:<14} {value or 'none'}{'' if name in mine else '  (default)'}" for name, value, mine in rows
+        )
+
+    async def _set(self, rest: str, origin: Origin) -> str:
+        key, _, value = rest.partition(" ")
+        session = await self._turns.parts.sessions.open(origin.session_key)
+        path = session.folders.state / CONFIG
+        known = self._turns.parts.known()
+        try:
+            await asyncio.to_thread(change_session_setting, path, key, value.strip(), known=known)
+        except ConfigError as error:
+            return str(error).replace(
+                str(path), "This session's config.json"
+            )  # also in a chat: it answers what was written
+        try:
+            await self._turns.setup(session, origin)
+        except BubblesError as error:
+            return f"{key} is set, but as it is now no turn can run: {error}"
+        back = value.strip() in ("", DEFAULT)
+        return f"{key} is the default again." if back else f"{key} is set. It holds from the next message on."
+
+    async def _status(self, origin: Origin) -> str:
+        session = await self._turns.parts.sessions.open(origin.session_key)
+        setup = await self._turns.setup(session, origin)
+        loaded = await asyncio.to_thread(self._rules, origin.session_key)
+        place = setup.place
+        lines = [
+            ("session", origin.session_key),
+            ("model", f"{setup.choice.model} by {setup.choice.provider}: {setup.choice.reason}"),
+            ("sandbox", f"{place.backend}, network: {place.network}, in {place.spec.cwd}"),
+            ("differs", ", ".join(_differing(setup.own)) or "in nothing from the defaults"),
+            ("rules", ", ".join(f"{layer.layer}: {layer.count}" for layer in reversed(loaded.layers))),
+        ]
+        return "\n".join(f"{label:<9}{text}" for label, text in lines)
+
+
+def _differing(own: SessionSettings) -> Iterable[str]:
+    return own.model_dump(exclude_none=True)

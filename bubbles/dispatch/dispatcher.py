@@ -1,0 +1,251 @@
+"""Takes messages in, runs turns, sends what comes of them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from bubbles.agent.contract import TurnObserver, TurnOutcome
+from bubbles.bus import Address, InboundMessage, Kind, Origin, OutboundMessage, Trigger
+from bubbles.dispatch.contract import Answers, Commands, OutcomeObserver, Pending, Policy, Send, Turns
+from bubbles.dispatch.notices import CLI, Notices, of_failure, of_provider
+from bubbles.dispatch.observers import ChannelObserver
+from bubbles.dispatch.slots import Slots
+from bubbles.errors import BubblesError
+from bubbles.providers.contract import UserMessage
+from bubbles.sessions.contract import TurnEnd
+
+MAX_WAITING = 50
+"""Messages of one session that wait. A person who writes more is told so."""
+MAX_OUTBOX = 1_000
+FULL = f"{MAX_WAITING} messages wait here already: this one was not taken. Send it again later, or /stop."
+STOPPED = "Stopped."
+NOTHING_RUNS = "Nothing runs here."
+STOP = "/stop"
+LAST_WORDS_S = 2.0
+"""How long leaving waits for what is still to be sent."""
+
+_log = logging.getLogger(__name__)
+
+KeyOf = Callable[[InboundMessage], str]
+ObserverFor = Callable[[Address], TurnObserver | None]
+"""A way of its own to show a turn, such as a terminal's; None is the way of all channels."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wiring:
+    """Whom the dispatcher works with."""
+
+    key_of: KeyOf
+    turns: Turns
+    commands: Commands
+    answers: Answers
+    send: Send
+    observer_for: ObserverFor = lambda _: None
+    policy: Policy = field(default_factory=Policy)
+
+
+@dataclass(slots=True, eq=False)
+class _Worker:
+    """One session's turns, one after the other."""
+
+    waiting: deque[tuple[InboundMessage, Origin]] = field(default_factory=deque)
+    turn: asyncio.Task[None] | None = None
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Dispatcher:
+    """Use as an async context; leaving it stops what runs. All calls belong to one event loop."""
+
+    def __init__(self, wiring: Wiring, slots: Slots, clock: Callable[[], float] = time.monotonic) -> None:
+        self._wiring = wiring
+        self._slots = slots
+        self._notices = Notices(clock)
+        self._workers: dict[str, _Worker] = {}
+        self._outbox: asyncio.Queue[OutboundMessage] = asyncio.Queue(MAX_OUTBOX)
+        self._tasks = asyncio.TaskGroup()
+        self._sender: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        await self._tasks.__aenter__()
+        self._sender = self._tasks.create_task(self._send_all())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for worker in self._workers.values():
+            worker.waiting.clear()
+            if worker.turn is not None:
+                worker.turn.cancel()
+        await self.idle()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WORDS_S):
+                await self._outbox.join()
+        if self._sender is not None:
+            self._sender.cancel()
+        # Not told of the error: it would be wrapped in a group.
+        await self._tasks.__aexit__(None, None, None)
+
+    @property
+    def running(self) -> tuple[str, ...]:
+        """Keys of the sessions that have a turn or a message waiting for one."""
+        return tuple(self._workers)
+
+    async def idle(self) -> None:
+        """Wait until no session has anything to do."""
+        while ends := [worker.ended.wait() for worker in self._workers.values()]:
+            await asyncio.gather(*ends)
+
+    async def deliver(self, message: InboundMessage) -> None:
+        """Take a message: an answer to a card, a slash command, or what the model gets. Returns once it is taken."""
+        origin = self._origin(message)
+        heard = self._wiring.answers.answer(message.text, origin=origin, reply_to=message.reply_to)
+        if heard is not None:
+            await self._say(origin, Kind.NOTICE, heard.say)
+            return
+        text = message.text.strip()
+        if text == STOP:
+            if self.stop(origin.session_key):
+                await self._say(origin, Kind.NOTICE, STOPPED)
+            else:
+                await self._say(origin, Kind.NOTICE, NOTHING_RUNS)
+                await self._end(origin)
+        elif self._wiring.commands.known(text) and not self._wiring.commands.waits(text):
+            await self._command(text, origin)
+            await self._end(origin)
+        elif not self._take(message, origin):
+            await self._say(origin, Kind.NOTICE, FULL)
+
+    def stop(self, session_key: str) -> bool:
+        """End the session's running turn; whether there was one. What waits behind it goes on."""
+        worker = self._workers.get(session_key)
+        return worker is not None and worker.turn is not None and worker.turn.cancel()
+
+    def _origin(self, message: InboundMessage) -> Origin:
+        return Origin(
+            session_key=message.session_key or self._wiring.key_of(message),
+            address=message.address,
+            sender=message.sender,
+            trigger=message.trigger,
+        )
+
+    def _take(self, message: InboundMessage, origin: Origin) -> bool:
+        worker = self._workers.get(origin.session_key)
+        if worker is None:
+            worker = self._workers[origin.session_key] = _Worker()
+            self._tasks.create_task(self._work(origin.session_key, worker))
+        if len(worker.waiting) >= MAX_WAITING:
+            return False
+        worker.waiting.append((message, origin))
+        return True
+
+    async def _work(self, key: str, worker: _Worker) -> None:
+        """Turn after turn until nothing waits. A stopped turn ends alone; the worker goes on."""
+        try:
+            while worker.waiting:
+                message, origin = worker.waiting.popleft()
+                worker.turn = self._tasks.create_task(self._handle(message, origin, worker))
+                await asyncio.wait({worker.turn})
+                worker.turn = None
+        finally:
+            del self._workers[key]
+            worker.ended.set()
+
+    async def _handle(self, message: InboundMessage, origin: Origin, worker: _Worker) -> None:
+        """Whatever comes of it, the person at a terminal learns that it is over (ERR-04)."""
+        try:
+            text = message.text.strip()
+            if self._wiring.commands.known(text):
+                await self._command(text, origin)
+            else:
+                await self._turn(message, origin, worker)
+        finally:
+            await asyncio.shield(self._end(origin))
+
+    async def _turn(self, message: InboundMessage, origin: Origin, worker: _Worker) -> None:
+        observer = self._wiring.observer_for(origin.address) or ChannelObserver(
+            origin.address, self._wiring.policy, self._offer
+        )
+        try:
+            async with self._slots.held(origin.session_key):
+                outcome = await self._wiring.turns.run(
+                    message, origin, observer, _pending(worker, self._wiring.commands)
+                )
+        except Exception as error:  # noqa: BLE001 - an edge: whatever a turn raises ends here (ERR-01)
+            if isinstance(error, BubblesError):
+                _log.warning("a turn of session %s failed: %s", origin.session_key, error)
+            else:
+                _log.exception("a turn of session %s failed", origin.session_key)
+            _end_of(observer, error)
+            if self._notices.wanted(origin):
+                await self._say(origin, Kind.NOTICE, of_failure(error, origin))
+            return
+        _end_of(observer, outcome)
+        await self._tell(outcome, origin)
+
+    async def _tell(self, outcome: TurnOutcome, origin: Origin) -> None:
+        if outcome.error is not None:
+            _log.warning("a turn of session %s got no answer: %s", origin.session_key, outcome.error)
+            if self._notices.wanted(origin):
+                await self._say(origin, Kind.NOTICE, of_provider(outcome.error))
+        elif outcome.text:
+            await self._say(origin, Kind.NOTICE if outcome.end is TurnEnd.LIMIT else Kind.REPLY, outcome.text)
+
+    async def _command(self, text: str, origin: Origin) -> None:
+        try:
+            said = await self._wiring.commands.run(text, origin)
+        except BubblesError as error:
+            said = of_failure(error, origin) if origin.address.channel != CLI else str(error)
+        except Exception as error:  # noqa: BLE001 - an edge, as in _turn
+            _log.exception("%s of session %s failed", text.split(maxsplit=1)[0], origin.session_key)
+            said = of_failure(error, origin)
+        await self._say(origin, Kind.NOTICE, said)
+
+    async def _end(self, origin: Origin) -> None:
+        if origin.address.channel == CLI:
+            await self._say(origin, Kind.END, "")
+
+    async def _say(self, origin: Origin, kind: Kind, text: str) -> None:
+        await self._outbox.put(OutboundMessage(address=origin.address, text=text, kind=kind))
+
+    def _offer(self, message: OutboundMessage) -> None:
+        """What is only of use while a turn runs is dropped when nobody keeps up."""
+        if self._outbox.qsize() < MAX_OUTBOX // 2:
+            self._outbox.put_nowait(message)
+
+    async def _send_all(self) -> None:
+        while True:
+            message = await self._outbox.get()
+            try:
+                await self._wiring.send(message)
+            except Exception as error:  # noqa: BLE001 - an edge: a channel that is broken must not end the others
+                _log.warning("a message to %s was not sent", message.address.channel, exc_info=error)
+            finally:
+                self._outbox.task_done()
+
+
+def _end_of(observer: TurnObserver, came: TurnOutcome | Exception) -> None:
+    if isinstance(observer, OutcomeObserver):
+        observer.ended(came)
+
+
+def _pending(worker: _Worker, commands: Commands) -> Pending:
+    """Takes the messages that wait, up to the first command; what a turn takes is answered by it (CORE-06)."""
+
+    def take() -> list[UserMessage]:
+        taken = []
+        while worker.waiting and not commands.known(worker.waiting[0][0].text.strip()):
+            if worker.waiting[0][1].trigger is not Trigger.USER:
+                break  # a job's message is a turn of its own
+            taken.append(UserMessage(text=worker.waiting.popleft()[0].text))
+        return taken
+
+    return take

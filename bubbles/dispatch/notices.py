@@ -1,0 +1,61 @@
+"""What a person is told when a turn breaks (ERR-01 to ERR-04, PROV-08): never a type, a stack or a path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bubbles.bus import Origin, Trigger
+from bubbles.errors import BubblesError
+from bubbles.providers.contract import Category, ProviderError
+from bubbles.sessions.contract import SessionBusyError
+
+CLI = "cli"
+QUIET_S = 60.0
+"""One notice a session in this time (ERR-03)."""
+MAX_REMEMBERED = 1_000
+BROKEN = "Something went wrong on this side. The log says what; please try again."
+BUSY = "Another program is at work on this conversation just now. Try again when it is done."
+MEND = {
+    Category.RATE_LIMIT: "Wait a little and try again.",
+    Category.UNAVAILABLE: "Wait a little and try again.",
+    Category.CONTEXT_TOO_LONG: "Send less at once, or begin a new session.",
+    Category.AUTHENTICATION: "Look at the API key.",
+    Category.REJECTED: "Put it differently, or look at the model's name.",
+}
+
+
+def of_provider(error: ProviderError) -> str:
+    tries = "once" if error.attempts == 1 else f"{error.attempts} times"
+    until = f" It is available again {error.resets}." if error.resets else ""
+    return f"The model gave no answer: {error.category} (tried {tries}).{until} {MEND[error.category]}"
+
+
+def of_failure(error: BaseException, origin: Origin) -> str:
+    """At the owner's own terminal our errors say what they say; anywhere else nothing of the machine is shown."""
+    if isinstance(error, ProviderError):
+        return of_provider(error)
+    if isinstance(error, BubblesError) and origin.address.channel == CLI:
+        return str(error)
+    return BUSY if isinstance(error, SessionBusyError) else BROKEN
+
+
+class Notices:
+    """Decides whether one is sent: somebody must be waiting, and must not have had one in the last minute."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """``clock`` gives seconds, such as ``time.monotonic``."""
+        self._clock = clock
+        self._last: dict[str, float] = {}
+
+    def wanted(self, origin: Origin) -> bool:
+        if origin.trigger is not Trigger.USER:
+            return False
+        now = self._clock()
+        last = self._last.get(origin.session_key)
+        if last is not None and now - last < QUIET_S:
+            return False
+        self._last.pop(origin.session_key, None)
+        self._last[origin.session_key] = now
+        while len(self._last) > MAX_REMEMBERED:
+            del self._last[next(iter(self._last))]
+        return True

@@ -1,0 +1,157 @@
+"""What one turn needs, brought together for its session: settings, place, prompt, model, history."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from bubbles.agent.compaction import Compacted
+from bubbles.agent.contract import TurnObserver, TurnOutcome
+from bubbles.agent.limits import Limits, Model
+from bubbles.agent.loop import AgentLoop
+from bubbles.agent.parts import read_parts
+from bubbles.agent.prompt import build_prompt
+from bubbles.bus import InboundMessage, Origin, Trigger
+from bubbles.config.schema import SessionSettings, Settings
+from bubbles.config.session import load_session_settings
+from bubbles.controller.contract import Workplace
+from bubbles.controller.controller import Controller
+from bubbles.dispatch.contract import Pending
+from bubbles.providers.contract import Provider, UserMessage
+from bubbles.providers.select import Choice
+from bubbles.sessions.contract import Author, Folders
+from bubbles.sessions.session import Session, Sessions
+from bubbles.tools.contract import PlaceOf
+from bubbles.tools.registry import Toolbox
+
+CONFIG = "config.json"
+MAX_LOOPS = 32
+"""Models that are remembered with what was learned of their way of counting."""
+
+PlaceFor = Callable[[Folders, str | None], Workplace]
+"""Of a session's folders, and the name of a backend or None for the configured one. Looks at the host."""
+
+
+class Places:
+    """Where each session's tools act. Set when a turn begins, from the settings that are then in force."""
+
+    def __init__(self, place_for: PlaceFor) -> None:
+        self._place_for = place_for
+        self._places: dict[str, Workplace] = {}
+
+    async def settle(self, folders: Folders, backend: str | None) -> Workplace:
+        """Raises BubblesError, or what the backend says of an unusable demand."""
+        place = self._places[folders.key] = await asyncio.to_thread(self._place_for, folders, backend)
+        return place
+
+    def of(self, origin: Origin) -> Workplace:
+        return self._places[origin.session_key]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What turns are made of."""
+
+    settings: Settings
+    sessions: Sessions
+    controller: Controller
+    places: Places
+    toolbox: Callable[[PlaceOf], Toolbox]
+    choose: Callable[[str | None, str | None], Choice]
+    """By the model and the provider that a session sets for itself. Raises ConfigError."""
+    provider: Callable[[Choice], Provider]
+    redact: Callable[[str], str]
+    known: Callable[[], dict[str, tuple[str, ...]]] = field(default=dict)
+    """Values that ``/config`` may set, by key, where they are a written few."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """What is in force for a session now."""
+
+    folders: Folders
+    own: SessionSettings
+    choice: Choice
+    place: Workplace
+    prompt: str
+
+
+class TurnRunner:
+    """Runs turns; the dispatcher's ``Turns``."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+        self.toolbox = parts.toolbox(parts.places.of)
+        self._loops: dict[Choice, AgentLoop] = {}
+
+    async def run(
+        self, message: InboundMessage, origin: Origin, observer: TurnObserver, pending: Pending
+    ) -> TurnOutcome:
+        session = await self.parts.sessions.open(origin.session_key)
+        async with session.turn() as history:
+            _tell(session, observer)
+            setup = await self.setup(session, origin, observer)
+            # The model thinks first: the sandbox is there when the first call comes (SBX-12).
+            self.parts.controller.open_ahead(setup.place)
+            return await self._loop(setup.choice).run(
+                history,
+                UserMessage(text=message.text),
+                author=Author.PERSON if origin.trigger is Trigger.USER else Author.JOB,
+                origin=origin,
+                prompt=setup.prompt,
+                observer=observer,
+                pending=pending,
+            )
+
+    async def compact(self, origin: Origin, observer: TurnObserver) -> Compacted | None:
+        """By hand (CTX-01). None if there was nothing to shorten."""
+        session = await self.parts.sessions.open(origin.session_key)
+        async with session.turn() as history:
+            _tell(session, observer)
+            setup = await self.setup(session, origin, observer)
+            loop = self._loop(setup.choice)
+            return await loop.compact(history, prompt=setup.prompt, observer=observer, origin=origin)
+
+    async def setup(self, session: Session, origin: Origin, observer: TurnObserver | None = None) -> Setup:
+        """What would be in force for a turn of this origin. Raises ConfigError."""
+        settings, folders = self.parts.settings, session.folders
+        own, warnings = await asyncio.to_thread(load_session_settings, folders.state / CONFIG)
+        if observer is not None:
+            for warning in warnings:
+                observer.notice(warning)
+        choice = self.parts.choose(own.model, own.provider)
+        place = await self.parts.places.settle(folders, own.sandbox)
+        parts = await read_parts(folders, settings, own=own, place=place, origin=origin)
+        return Setup(folders=folders, own=own, choice=choice, place=place, prompt=build_prompt(parts))
+
+    def _loop(self, choice: Choice) -> AgentLoop:
+        loop = self._loops.pop(choice, None) or self._made(choice)
+        self._loops[choice] = loop  # the last used is the last to go
+        while len(self._loops) > MAX_LOOPS:
+            del self._loops[next(iter(self._loops))]
+        return loop
+
+    def _made(self, choice: Choice) -> AgentLoop:
+        defaults = self.parts.settings.agents.defaults
+        return AgentLoop(
+            model=Model(
+                provider=self.parts.provider(choice),
+                name=choice.model,
+                temperature=defaults.temperature,
+                max_output_tokens=defaults.max_output_tokens,
+            ),
+            tools=self.toolbox,
+            limits=Limits(
+                context_tokens=defaults.context_tokens,
+                reserve_tokens=defaults.compaction_reserve_tokens,
+                iterations=defaults.max_tool_iterations,
+            ),
+            redact=self.parts.redact,
+        )
+
+
+def _tell(session: Session, observer: TurnObserver) -> None:
+    """What was found wrong when the history was opened, once."""
+    for warning in session.take_warnings():
+        observer.notice(warning)

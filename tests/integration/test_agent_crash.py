@@ -1,0 +1,161 @@
+"""``bubbles agent`` killed at random instants of a turn: nothing finished is lost, nothing is repeated silently."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import re
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.model_server import Request, serving
+
+STEPS = 400
+"""More than any run takes: the model goes on until it is killed, or told to end."""
+STEP = """#!/bin/bash
+echo "begin $1" >> steps.log
+sleep 0.01
+echo "end $1" >> steps.log
+echo "did $1"
+"""
+RULE = 'prefix_rule(pattern=["./step.sh"])\n'
+LONGEST_S = 1.6
+"""From the start of the process to the kill; a turn begins within the first half of a second."""
+
+
+def calls_of(messages: list[Mapping[str, Any]]) -> dict[str, str]:
+    """Step by call id, over the whole conversation."""
+    found = {}
+    for message in messages:
+        for call in message.get("tool_calls") or ():
+            if match := re.search(r"step\.sh (\d+)", call["function"]["arguments"]):
+                found[call["id"]] = match[1]
+    return found
+
+
+def brain(request: Request) -> str | list[tuple[str, dict[str, Any]]]:
+    """Never asks for a step twice: whatever runs twice was repeated by the program."""
+    messages = request["messages"]
+    said = [message["content"] for message in messages if message["role"] == "user"]
+    if "finish" in str(said[-1]):
+        return "All done."
+    done = [int(step) for step in calls_of(messages).values()]
+    following = max(done, default=0) + 1
+    return [
+        ("exec", {"script": f"./step.sh {number}"}) for number in range(following, following + random.choice((1, 1, 3)))
+    ]
+
+
+class Crashing:
+    """One session, killed again and again."""
+
+    def __init__(self, base: Path, environment: Mapping[str, str]) -> None:
+        self.home, self.project = base / "home", base / "project"
+        rules = self.home / ".bubbles" / "rules"
+        rules.mkdir(parents=True)
+        self.project.mkdir()
+        (rules / "test.rules").write_text(RULE)
+        script = self.project / "step.sh"
+        script.write_text(STEP)
+        script.chmod(0o755)
+        self.environment = {"PATH": os.environ["PATH"], "HOME": str(self.home), **environment}
+
+    async def turn(self, text: str, kill_after_s: float | None) -> tuple[int | None, str, str]:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "bubbles", "agent", "-m", text, "-s", "crash", "--project", str(self.project)),
+            env=self.environment,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        if kill_after_s is not None:
+            await asyncio.sleep(kill_after_s)
+            if process.returncode is None:
+                process.send_signal(signal.SIGKILL)
+        out, err = await process.communicate()
+        return process.returncode, out.decode(), err.decode()
+
+    def steps(self) -> list[str]:
+        log = self.project / "steps.log"
+        return log.read_text().splitlines() if log.exists() else []
+
+    def history(self) -> list[dict[str, Any]]:
+        path = self.home / ".bubbles" / "session_state" / "crash" / "session.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()]
+
+    def left_over(self) -> list[str]:
+        """Processes that still work in the project."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if process.cwd() == str(self.project) and process.pid != os.getpid():
+                    found.append(" ".join(process.cmdline()))
+            except (psutil.Error, OSError):
+                continue
+        return found
+
+
+async def crash(base: Path, kills: int, seed: int) -> None:
+    chance = random.Random(seed)
+    async with serving(brain) as server:
+        scene = Crashing(base, server.environment)
+        for number in range(kills):
+            await scene.turn(f"go on, part {number}", chance.uniform(0.15, LONGEST_S))
+        status, out, err = await scene.turn("finish", None)
+        assert (status, out.strip()) == (0, "All done."), err
+        server.check()
+        last = server.requests[-1]["messages"]
+        steps = scene.steps()
+        begun = [line.split()[1] for line in steps if line.startswith("begin")]
+        ended = {line.split()[1] for line in steps if line.startswith("end")}
+        assert len(begun) == len(set(begun)), "a step ran twice"
+        told = {message["tool_call_id"]: message["content"] for message in last if message["role"] == "tool"}
+        for ident, step in calls_of(last).items():
+            if f"did {step}" in told[ident]:
+                assert step in ended
+            elif step in begun:
+                assert "not known" in told[ident] or "unknown" in told[ident], told[ident]
+            else:
+                assert "not run" in told[ident] or "not known" in told[ident] or "unknown" in told[ident], told[ident]
+        assert set(begun) <= set(calls_of(last).values()), "a step ran of which the model knows nothing"
+        _nothing_is_lost(server.requests)
+        assert len(begun) >= kills // 3, "the kills came too early to prove anything"
+    await _gone(scene)
+
+
+def _nothing_is_lost(requests: list[Request]) -> None:
+    """What one request held as a result is held by all that come after."""
+    known: dict[str, str] = {}
+    for request in requests:
+        told = {
+            message["tool_call_id"]: message["content"] for message in request["messages"] if message["role"] == "tool"
+        }
+        for ident, text in known.items():
+            assert told.get(ident) == text
+        known = told
+
+
+async def _gone(scene: Crashing) -> None:
+    async with asyncio.timeout(10):
+        while scene.left_over():  # noqa: ASYNC110 - processes of others tell nobody of their end
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.req("CTX-04", "OPS-02")
+@pytest.mark.timeout(60)
+async def test_a_turn_killed_at_random_instants_loses_and_repeats_nothing(tmp_path: Path) -> None:
+    await crash(tmp_path, kills=5, seed=random.randrange(2**32))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+async def test_a_turn_killed_at_fifty_random_instants_loses_and_repeats_nothing(tmp_path: Path) -> None:
+    await crash(tmp_path, kills=50, seed=random.randrange(2**32))

@@ -1,0 +1,389 @@
+"""The dispatcher with turns that do as a test says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import pytest
+
+from bubbles.agent.contract import TurnObserver, TurnOutcome
+from bubbles.bus import Address, InboundMessage, Kind, Origin, OutboundMessage, Trigger
+from bubbles.controller.approvals.contract import Heard
+from bubbles.dispatch.contract import Pending, Policy
+from bubbles.dispatch.dispatcher import FULL, MAX_WAITING, Dispatcher, Wiring
+from bubbles.dispatch.notices import BROKEN, BUSY
+from bubbles.dispatch.slots import Slots
+from bubbles.errors import BubblesError
+from bubbles.providers.contract import Category, ProviderError, ToolCall
+from bubbles.sessions.contract import SessionBusyError, TurnEnd
+
+Play = Callable[[InboundMessage, Origin, TurnObserver, Pending], Awaitable[TurnOutcome]]
+CALL = ToolCall(id="1", name="exec", arguments="{}")
+
+
+def done(text: str) -> TurnOutcome:
+    return TurnOutcome(end=TurnEnd.DONE, text=text, turn="t")
+
+
+async def echo(message: InboundMessage, _origin: Origin, _observer: TurnObserver, _pending: Pending) -> TurnOutcome:
+    return done(f"you said {message.text}")
+
+
+@dataclass(slots=True, kw_only=True)
+class Scene:
+    """A dispatcher, what it sent, and how to wait for it."""
+
+    dispatcher: Dispatcher
+    sent: list[OutboundMessage] = field(default_factory=list)
+    news: asyncio.Condition = field(default_factory=asyncio.Condition)
+    now_s: float = 0.0
+
+    async def say(self, text: str, *, chat: str = "1", channel: str = "fake", trigger: Trigger = Trigger.USER) -> None:
+        address = Address(channel=channel, chat_id=chat)
+        await self.dispatcher.deliver(InboundMessage(address=address, sender="ann", text=text, trigger=trigger))
+
+    async def heard(self, count: int, *kinds: Kind) -> list[str]:
+        def there() -> list[str]:
+            return [said.text for said in self.sent if said.kind in (kinds or tuple(Kind))]
+
+        async with self.news:
+            await self.news.wait_for(lambda: len(there()) >= count)
+        return there()
+
+    async def idle(self) -> None:
+        await self.dispatcher.idle()
+
+
+@dataclass(slots=True)
+class Plain:
+    """Turns, commands and answers of a test."""
+
+    play: Play
+    answers: dict[str, str] = field(default_factory=dict)
+
+    async def run(
+        self, message: InboundMessage, origin: Origin, observer: TurnObserver, pending: Pending
+    ) -> TurnOutcome:
+        return await self.play(message, origin, observer, pending)
+
+    def answer(self, text: str, *, origin: Origin, reply_to: str | None = None) -> Heard | None:
+        return Heard(say=self.answers[text]) if text in self.answers else None
+
+
+class PlainCommands:
+    def known(self, text: str) -> bool:
+        return text.split(maxsplit=1)[0] in ("/status", "/compact", "/bad") if text else False
+
+    def waits(self, text: str) -> bool:
+        return text.startswith("/compact")
+
+    async def run(self, text: str, origin: Origin) -> str:
+        if text == "/bad":
+            raise BubblesError("that is not there: /secret/path")
+        return f"{text} of {origin.session_key}"
+
+
+@asynccontextmanager
+async def scene(play: Play = echo, *, slots: int = 4, policy: Policy | None = None) -> AsyncIterator[Scene]:
+    plain = Plain(play, {"ok": "Approved: x."})
+    found: list[Scene] = []
+
+    async def send(message: OutboundMessage) -> None:
+        async with found[0].news:
+            found[0].sent.append(message)
+            found[0].news.notify_all()
+
+    wiring = Wiring(
+        key_of=lambda message: f"{message.address.channel}.{message.address.chat_id}",
+        turns=plain,
+        commands=PlainCommands(),
+        answers=plain,
+        send=send,
+        policy=policy or Policy(),
+    )
+    async with Dispatcher(wiring, Slots(slots), clock=lambda: found[0].now_s) as dispatcher:
+        found.append(Scene(dispatcher=dispatcher))
+        yield found[0]
+
+
+async def test_a_message_is_answered() -> None:
+    async with scene() as here:
+        await here.say("hello")
+        assert await here.heard(1) == ["you said hello"]
+
+
+@pytest.mark.req("CORE-05")
+async def test_turns_of_one_session_never_overlap_and_keep_their_order() -> None:
+    log: list[str] = []
+
+    async def slow(message: InboundMessage, *_: object) -> TurnOutcome:
+        log.append(f"begin {message.text}")
+        await asyncio.sleep(0.01)
+        log.append(f"end {message.text}")
+        return done(message.text)
+
+    async with scene(slow) as here:
+        for number in range(4):
+            await here.say(str(number))
+        await here.heard(4)
+    assert log == [f"{what} {number}" for number in range(4) for what in ("begin", "end")]
+
+
+@pytest.mark.req("CORE-05")
+async def test_sessions_run_in_parallel_up_to_the_cap() -> None:
+    now = most = 0
+    full = asyncio.Event()
+
+    async def meet(message: InboundMessage, *_: object) -> TurnOutcome:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        if now == 3:
+            full.set()
+        await full.wait()
+        await asyncio.sleep(0.01)
+        now -= 1
+        return done(message.text)
+
+    async with scene(meet, slots=3) as here:
+        for number in range(9):
+            await here.say("x", chat=str(number))
+        await here.heard(9)
+    assert most == 3
+
+
+@pytest.mark.req("CORE-06")
+async def test_what_is_written_while_a_turn_runs_is_offered_to_that_turn() -> None:
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    async def taking(message: InboundMessage, _o: Origin, _b: TurnObserver, pending: Pending) -> TurnOutcome:
+        begun.set()
+        await go.wait()
+        return done(" + ".join([message.text, *(more.text for more in pending())]))
+
+    async with scene(taking) as here:
+        await here.say("first")
+        await begun.wait()
+        await here.say("second")
+        await here.say("third")
+        go.set()
+        assert await here.heard(1) == ["first + second + third"]
+
+
+async def test_what_no_turn_took_is_a_turn_of_its_own() -> None:
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    async def waiting(message: InboundMessage, *_: object) -> TurnOutcome:
+        begun.set()
+        await go.wait()
+        return done(message.text)
+
+    async with scene(waiting) as here:
+        await here.say("first")
+        await begun.wait()
+        await here.say("second")
+        go.set()
+        assert await here.heard(2) == ["first", "second"]
+
+
+@pytest.mark.req("CORE-06")
+async def test_slash_commands_are_never_given_to_a_turn() -> None:
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    async def taking(message: InboundMessage, _o: Origin, _b: TurnObserver, pending: Pending) -> TurnOutcome:
+        begun.set()
+        await go.wait()
+        return done(" + ".join([message.text, *(more.text for more in pending())]))
+
+    async with scene(taking) as here:
+        await here.say("first")
+        await begun.wait()
+        await here.say("second")
+        await here.say("/compact")
+        await here.say("third")
+        await here.say("/status")
+        assert await here.heard(1) == ["/status of fake.1"]  # at once
+        go.set()
+        assert (await here.heard(4))[1:] == ["first + second", "/compact of fake.1", "third"]
+
+
+async def test_stop_ends_the_turn_and_what_waits_behind_it_goes_on() -> None:
+    begun = asyncio.Event()
+
+    async def stuck(message: InboundMessage, *_: object) -> TurnOutcome:
+        begun.set()
+        if message.text == "first":
+            await asyncio.Event().wait()
+        return done(message.text)
+
+    async with scene(stuck) as here:
+        await here.say("first")
+        await begun.wait()
+        await here.say("second")
+        await here.say("/stop")
+        assert await here.heard(2) == ["Stopped.", "second"]
+        await here.idle()
+        await here.say("/stop")
+        assert (await here.heard(3))[2] == "Nothing runs here."
+
+
+async def fail(*_: object) -> TurnOutcome:
+    raise ZeroDivisionError("in /secret/path")
+
+
+@pytest.mark.req("ERR-01", "ERR-02", "ERR-03")
+async def test_a_failure_is_one_fixed_sentence_a_minute() -> None:
+    async with scene(fail) as here:
+        await here.say("one")
+        assert await here.heard(1) == [BROKEN]
+        await here.say("two")
+        await here.idle()
+        here.now_s = 61
+        await here.say("three")
+        assert await here.heard(2) == [BROKEN, BROKEN]
+        await here.say("other chat", chat="2")
+        assert len(await here.heard(3)) == 3
+
+
+@pytest.mark.req("ERR-02")
+@pytest.mark.parametrize("trigger", [Trigger.CRON, Trigger.HEARTBEAT, Trigger.BYSTANDER])
+async def test_what_nobody_waits_for_fails_in_silence(trigger: Trigger) -> None:
+    async with scene(fail) as here:
+        await here.say("tick", trigger=trigger)
+        await here.idle()
+    assert here.sent == []
+
+
+@pytest.mark.req("ERR-04")
+async def test_the_command_line_always_learns_that_the_turn_is_over() -> None:
+    async with scene(fail) as here:
+        for number in range(3):
+            await here.say("x", channel="cli")
+            await here.heard(number + 1, Kind.END)
+    assert [said.kind for said in here.sent] == [Kind.NOTICE, Kind.END, Kind.END, Kind.END]
+
+
+@pytest.mark.req("PROV-08")
+async def test_a_provider_that_fails_is_told_by_category_and_tries() -> None:
+    async def failing(*_: object) -> TurnOutcome:
+        error = ProviderError(Category.RATE_LIMIT, "429 from https://example.org/v1 with key sk-x")
+        error.attempts = 3
+        return TurnOutcome(end=TurnEnd.FAILED, text="", turn="t", error=error)
+
+    async with scene(failing) as here:
+        await here.say("x")
+        (said,) = await here.heard(1)
+    assert said == "The model gave no answer: rate limit (tried 3 times). Wait a little and try again."
+
+
+@pytest.mark.req("ERR-01")
+async def test_errors_of_ours_are_told_at_the_owners_terminal_only() -> None:
+    async def busy(*_: object) -> TurnOutcome:
+        raise SessionBusyError("session work is in use by process 7 (/usr/bin/bubbles)")
+
+    async with scene(busy) as here:
+        await here.say("x")
+        await here.say("x", channel="cli")
+        said = await here.heard(2, Kind.NOTICE)
+    assert said == [BUSY, "session work is in use by process 7 (/usr/bin/bubbles)"]
+
+
+@pytest.mark.req("ERR-01")
+async def test_a_command_that_fails_shows_nothing_of_the_machine_in_a_chat() -> None:
+    async with scene() as here:
+        await here.say("/bad")
+        await here.say("/bad", channel="cli")
+        assert await here.heard(2, Kind.NOTICE) == [BROKEN, "that is not there: /secret/path"]
+
+
+@pytest.mark.req("APPR-01")
+async def test_an_answer_to_a_card_never_becomes_a_message() -> None:
+    async with scene() as here:
+        await here.say("ok")
+        assert await here.heard(1) == ["Approved: x."]
+
+
+async def test_a_flood_of_messages_is_bounded_and_said() -> None:
+    begun = asyncio.Event()
+
+    async def stuck(*_: object) -> TurnOutcome:
+        begun.set()
+        await asyncio.Event().wait()
+        return done("")
+
+    async with scene(stuck) as here:
+        await here.say("first")
+        await begun.wait()
+        for _ in range(MAX_WAITING + 1):
+            await here.say("more")
+        assert await here.heard(1) == [FULL]
+
+
+@pytest.mark.req("CORE-04")
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        (Policy(), [(Kind.PROGRESS, "Let me look."), (Kind.REPLY, "Done.")]),
+        (Policy(send_progress=False), [(Kind.REPLY, "Done.")]),
+        (
+            Policy(send_progress=False, send_tool_hints=True),
+            [(Kind.HINT, 'exec("ls")'), (Kind.REPLY, "Done.")],
+        ),
+    ],
+)
+async def test_the_settings_say_what_of_a_turn_reaches_a_channel(
+    policy: Policy, expected: list[tuple[Kind, str]]
+) -> None:
+    async def working(_m: InboundMessage, _o: Origin, observer: TurnObserver, _p: Pending) -> TurnOutcome:
+        observer.text("what breaks off")
+        observer.withdrawn()
+        observer.text("Let me ")
+        observer.text("look.")
+        observer.reply_ended()
+        observer.tool(CALL, 'exec("ls")')
+        observer.text("Done.")
+        observer.reply_ended()
+        return done("Done.")
+
+    async with scene(working, policy=policy) as here:
+        await here.say("x")
+        await here.heard(1, Kind.REPLY)
+    assert [(said.kind, said.text) for said in here.sent] == expected
+
+
+async def test_leaving_stops_what_runs_and_sends_what_was_said() -> None:
+    begun = asyncio.Event()
+    ended: list[str] = []
+
+    async def stuck(*_: object) -> TurnOutcome:
+        try:
+            begun.set()
+            await asyncio.Event().wait()
+            return done("")
+        finally:
+            ended.append("ended")
+
+    async with scene(stuck) as here:
+        await here.say("x", channel="cli")
+        await begun.wait()
+        await here.say("waits and is never begun", channel="cli")
+    assert ended == ["ended"]
+    assert [said.kind for said in here.sent] == [Kind.END]
+
+
+@pytest.mark.req("APPR-03")
+async def test_a_turn_that_waits_for_a_person_holds_no_place() -> None:
+    slots = Slots(1)
+    async with slots.held("a"):
+        async with slots.away("a"), asyncio.timeout(5), slots.held("b"):
+            pass
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01), slots.held("b"):
+                pass
+    async with slots.away("nobody"):
+        pass
+    async with asyncio.timeout(5), slots.held("b"):
+        pass
