@@ -236,12 +236,14 @@ async def assistant(
     backend: str | None = None,
     provider: Provider | None = None,
     on_warning: OnWarning = lambda _: None,
+    program: str = "bubbles agent",
 ) -> AsyncIterator[Assistant]:
     """The assistant at work; leaving it stops what runs and closes every sandbox.
 
     Messages for people go to ``send``, and turns are shown by ``observer_for``. ``project`` binds every session of this
     program to a directory (SESS-06); ``backend`` stands for the configured one where a session does not choose;
-    ``provider`` for whatever the model's name would choose (the demo, tests).
+    ``provider`` for whatever the model's name would choose (the demo, tests). ``program`` is what another one is told that
+    finds a session in use.
     """
     # The core takes a moment to import: commands that only look at sandboxes or rules do without.
     from bubbles.dispatch.commands import SessionCommands
@@ -261,7 +263,7 @@ async def assistant(
         ProviderPool(settings, provider) as providers,
         tended(settings.data_dir),
     ):
-        turns = TurnRunner(_parts(settings, opened, places, providers))
+        turns = TurnRunner(_parts(settings, opened, places, providers, program))
         wiring = Wiring(
             key_of=lambda message: key_of(message, channels.session_mode, channels.identities),
             turns=turns,
@@ -275,14 +277,14 @@ async def assistant(
             yield Assistant(dispatcher=dispatcher, sessions=turns.parts.sessions, settings=settings, turns=turns)
 
 
-def _parts(settings: Settings, opened: Gate, places: Places, providers: ProviderPool) -> Parts:
+def _parts(settings: Settings, opened: Gate, places: Places, providers: ProviderPool, program: str) -> Parts:
     from bubbles.controller.redaction import Redactor
     from bubbles.dispatch.turns import Parts
     from bubbles.sessions.session import Sessions
     from bubbles.tools.all import make_tools
 
     redactor = Redactor.of_environment(settings.host_env, secrets_of(settings))
-    sessions = Sessions(settings.data_dir)
+    sessions = Sessions(settings.data_dir, program=program)
 
     def toolbox(place_of: PlaceOf) -> Toolbox:
         folders_of = lambda origin: sessions.folders(origin.session_key)  # noqa: E731
