@@ -242,8 +242,8 @@ async def assistant(
 
     Messages for people go to ``send``, and turns are shown by ``observer_for``. ``project`` binds every session of this
     program to a directory (SESS-06); ``backend`` stands for the configured one where a session does not choose;
-    ``provider`` for whatever the model's name would choose (the demo, tests). ``program`` is what another one is told that
-    finds a session in use.
+    ``provider`` for whatever the model's name would choose (the demo, tests). ``program`` is what another program is
+    told that finds a session in use.
     """
     # The core takes a moment to import: commands that only look at sandboxes or rules do without.
     from bubbles.dispatch.commands import SessionCommands

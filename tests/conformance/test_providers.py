@@ -27,6 +27,8 @@ from bubbles.providers.contract import (
     UserMessage,
 )
 from bubbles.providers.custom_client import CustomProvider
+from bubbles.providers.litellm_client import LitellmProvider
+from bubbles.providers.registry import REGISTRY
 from bubbles.providers.retry import Retrying
 from tests.playback import (
     SILENCE,
@@ -44,10 +46,21 @@ from tests.playback import (
 )
 
 KEY = "sk-invented-0123456789abcdef"
+
+
+def through_litellm(name: str) -> Callable[[str, float], Provider]:
+    return lambda url, timeout_s: LitellmProvider(
+        REGISTRY[name], base_url=url, api_key=KEY, request_timeout_s=timeout_s
+    )
+
+
 PATHS: dict[str, Callable[[str, float], Provider]] = {
     "custom": lambda url, timeout_s: CustomProvider(base_url=url, api_key=KEY, request_timeout_s=timeout_s),
+    "litellm": through_litellm("openai"),
+    "litellm by its own client": through_litellm("vllm"),
 }
 """How each path is made: of the server's address without ``/v1``, and seconds of silence."""
+SLOW = ("litellm by its own client",)
 
 TOOL = ToolSpec(
     name="read_file",
@@ -108,7 +121,7 @@ class Talk:
 Start = Callable[..., Any]
 
 
-@pytest.fixture(params=PATHS)
+@pytest.fixture(params=[pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in PATHS])
 def talk(request: pytest.FixtureRequest) -> Start:
     """Opens a talk with a server that plays these answers."""
     make = PATHS[request.param]

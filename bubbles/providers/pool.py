@@ -1,0 +1,44 @@
+"""The providers that this process talks to: one for each choice, made when it is first wanted, closed at the end."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from bubbles.config.schema import Settings
+from bubbles.providers.contract import Provider
+from bubbles.providers.select import Choice, choose
+
+
+class ProviderPool:
+    """Use as an async context. ``instead`` stands for whatever the settings would choose: a script needs no key."""
+
+    def __init__(self, settings: Settings, instead: Provider | None = None) -> None:
+        self._settings = settings
+        self._instead = instead
+        self._made: dict[str, Provider] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for provider in self._made.values():
+            await provider.aclose()
+
+    def choose(self, model: str | None, provider: str | None) -> Choice:
+        """As ``select.choose``."""
+        if self._instead is None:
+            return choose(self._settings, model=model, provider=provider)
+        name = model or self._instead.name
+        return Choice(provider=self._instead.name, model=name, model_given=name, reason="this program brings it")
+
+    def of(self, choice: Choice) -> Provider:
+        if self._instead is not None:
+            return self._instead
+        if choice.provider not in self._made:
+            from bubbles.providers.build import provider_for  # a script needs none of it
+
+            self._made[choice.provider] = provider_for(self._settings, choice)
+        return self._made[choice.provider]

@@ -1,0 +1,224 @@
+"""Every model provider by name (PROV-01): what kind it is, how a model's name leads to it, where its API is.
+
+The names are those of SPEC 6.2 and of ``ProvidersSettings``; a test holds the three together. Nothing heavy is
+imported here: choosing a provider costs nothing.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+
+class Kind(enum.Enum):
+    VENDOR = "vendor"
+    """Offers models under its own key."""
+    GATEWAY = "gateway"
+    """Passes requests on to the models of others."""
+    OWN = "own"
+    """A server of the person's own."""
+    LOGIN = "login"
+    """No key but a login by browser (PROV-03)."""
+
+
+class Wire(enum.Enum):
+    """The family of its HTTP API."""
+
+    OPENAI = "openai"
+    ANTHROPIC = "anthropic"
+    GEMINI = "gemini"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    name: str
+    kind: Kind
+    base_url: str | None = None
+    """Up to where the API's own paths begin. None: there is no usual one."""
+    elsewhere: str | None = None
+    """The same service for another region, whose keys are others."""
+    key_variable: str | None = None
+    """Where people usually keep the key, for help texts: it is read only through ``${…}`` in the configuration."""
+    needs_key: bool = True
+    keywords: tuple[str, ...] = ()
+    """Beginnings of words in the names of its models, in small letters."""
+    prefixes: tuple[str, ...] = ()
+    """What else may stand before ``/`` for it."""
+    litellm: str | None = None
+    """What the library calls it. None: it does not go that way (PROV-04)."""
+    wire: Wire = Wire.OPENAI
+    to_come: str | None = None
+    """Why it cannot be used yet: one sentence for the person."""
+
+    @property
+    def usable(self) -> bool:
+        return self.to_come is None
+
+
+def _login(name: str, what: str) -> Entry:
+    sentence = f"{name} ({what}) needs a login, which is to come: set agents.defaults.provider to another one."
+    return Entry(name=name, kind=Kind.LOGIN, needs_key=False, to_come=sentence)
+
+
+_VENDORS = (
+    Entry(
+        name="anthropic",
+        kind=Kind.VENDOR,
+        base_url="https://api.anthropic.com",
+        key_variable="ANTHROPIC_API_KEY",
+        keywords=("claude",),
+        litellm="anthropic",
+        wire=Wire.ANTHROPIC,
+    ),
+    Entry(
+        name="openai",
+        kind=Kind.VENDOR,
+        base_url="https://api.openai.com/v1",
+        key_variable="OPENAI_API_KEY",
+        keywords=("gpt-", "chatgpt-", "o1", "o3", "o4-mini", "codex-"),
+        litellm="openai",
+    ),
+    Entry(
+        name="gemini",
+        kind=Kind.VENDOR,
+        base_url="https://generativelanguage.googleapis.com/v1beta",
+        key_variable="GEMINI_API_KEY",
+        keywords=("gemini",),
+        prefixes=("google",),
+        litellm="gemini",
+        wire=Wire.GEMINI,
+    ),
+    Entry(
+        name="deepseek",
+        kind=Kind.VENDOR,
+        base_url="https://api.deepseek.com",
+        key_variable="DEEPSEEK_API_KEY",
+        keywords=("deepseek",),
+        litellm="deepseek",
+    ),
+    Entry(
+        name="groq",
+        kind=Kind.VENDOR,
+        base_url="https://api.groq.com/openai/v1",
+        key_variable="GROQ_API_KEY",
+        litellm="groq",  # no keywords: it hosts open models, which others host too
+    ),
+    Entry(
+        name="moonshot",
+        kind=Kind.VENDOR,
+        base_url="https://api.moonshot.ai/v1",
+        elsewhere="https://api.moonshot.cn/v1",
+        key_variable="MOONSHOT_API_KEY",
+        keywords=("moonshot", "kimi"),
+        prefixes=("moonshotai",),
+        litellm="moonshot",
+    ),
+    Entry(
+        name="minimax",
+        kind=Kind.VENDOR,
+        base_url="https://api.minimax.io/v1",
+        elsewhere="https://api.minimaxi.com/v1",
+        key_variable="MINIMAX_API_KEY",
+        keywords=("minimax", "abab"),
+        litellm="minimax",
+    ),
+    Entry(
+        name="zhipu",
+        kind=Kind.VENDOR,
+        base_url="https://open.bigmodel.cn/api/paas/v4",
+        elsewhere="https://api.z.ai/api/paas/v4",
+        key_variable="ZHIPUAI_API_KEY",
+        keywords=("glm", "zhipu"),
+        prefixes=("zai", "z-ai", "zhipuai"),
+        litellm="zai",
+    ),
+    Entry(
+        name="dashscope",
+        kind=Kind.VENDOR,
+        base_url="https://dashscope.aliyuncs.com/compatible-mode/v1",
+        elsewhere="https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
+        key_variable="DASHSCOPE_API_KEY",
+        keywords=("qwen", "qwq", "qvq"),
+        litellm="dashscope",
+    ),
+)
+
+_GATEWAYS = (
+    Entry(
+        name="openrouter",
+        kind=Kind.GATEWAY,
+        base_url="https://openrouter.ai/api/v1",
+        key_variable="OPENROUTER_API_KEY",
+        litellm="openrouter",
+    ),
+    Entry(
+        name="aihubmix",
+        kind=Kind.GATEWAY,
+        base_url="https://aihubmix.com/v1",
+        key_variable="AIHUBMIX_API_KEY",
+        litellm="aihubmix",
+    ),
+    Entry(
+        name="siliconflow",
+        kind=Kind.GATEWAY,
+        base_url="https://api.siliconflow.cn/v1",
+        elsewhere="https://api.siliconflow.com/v1",
+        key_variable="SILICONFLOW_API_KEY",
+        litellm="custom_openai",
+    ),
+    Entry(
+        name="volcengine",
+        kind=Kind.GATEWAY,
+        base_url="https://ark.cn-beijing.volces.com/api/v3",
+        key_variable="ARK_API_KEY",
+        keywords=("doubao",),
+        litellm="volcengine",
+    ),
+)
+
+_OWN = (
+    Entry(name="custom", kind=Kind.OWN, needs_key=False),
+    # By its OpenAI-compatible address: the library asks the server about the model, in between, by the other one.
+    Entry(
+        name="ollama",
+        kind=Kind.OWN,
+        base_url="http://localhost:11434/v1",
+        needs_key=False,
+        litellm="custom_openai",
+    ),
+    Entry(
+        name="vllm",
+        kind=Kind.OWN,
+        base_url="http://localhost:8000/v1",
+        needs_key=False,
+        litellm="hosted_vllm",
+    ),
+)
+
+_LOGINS = (
+    _login("openai_codex", "a ChatGPT subscription"),
+    _login("github_copilot", "a GitHub Copilot subscription"),
+)
+
+REGISTRY: Mapping[str, Entry] = MappingProxyType(
+    {entry.name: entry for entry in (*_VENDORS, *_GATEWAYS, *_OWN, *_LOGINS)}
+)
+
+NOBODYS = ("gpt-oss",)
+"""Open models whose names look like a vendor's: no keyword counts in them."""
+
+
+def spelled(name: str) -> str:
+    """A provider's name as a person may write it, in the registry's spelling: ``OpenAI-Codex`` is ``openai_codex``."""
+    return name.strip().lower().replace("-", "_")
+
+
+def of_prefix(prefix: str) -> Entry | None:
+    """The provider that is meant by what stands before a model's first ``/``."""
+    known = REGISTRY.get(spelled(prefix))
+    if known is not None:
+        return known
+    wanted = prefix.strip().lower()
+    return next((entry for entry in REGISTRY.values() if wanted in entry.prefixes), None)

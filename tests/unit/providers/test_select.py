@@ -1,0 +1,221 @@
+"""Which provider answers for a model, and why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bubbles.config.schema import FileSettings, Settings
+from bubbles.errors import ConfigError
+from bubbles.providers.build import make_provider, provider_for
+from bubbles.providers.custom_client import CustomProvider
+from bubbles.providers.litellm_client import LitellmProvider
+from bubbles.providers.registry import REGISTRY, Kind
+from bubbles.providers.retry import Retrying
+from bubbles.providers.select import Choice, choose, configured
+
+KEY = "sk-invented-0123456789"
+
+
+def settings(*keys: str, urls: dict[str, str] | None = None, **defaults: Any) -> Settings:
+    """Settings in which these providers have a key, and those of ``urls`` an address."""
+    providers: dict[str, Any] = {name: {"api_key": KEY} for name in keys}
+    for name, url in (urls or {}).items():
+        providers.setdefault(name, {})["base_url"] = url
+    chosen = FileSettings.model_validate({"agents": {"defaults": defaults}, "providers": providers})
+    return Settings(
+        **{name: getattr(chosen, name) for name in FileSettings.model_fields},
+        data_dir=Path("/nonexistent"),
+        person_home=Path("/nonexistent"),
+        host_env={},
+    )
+
+
+def refusal(where: Settings, **asked: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        choose(where, **asked)
+    return str(caught.value)
+
+
+@pytest.mark.req("PROV-02")
+@pytest.mark.parametrize(
+    ("keys", "model", "provider", "sent", "because"),
+    [
+        (
+            ["anthropic", "openai"],
+            "anthropic/claude-sonnet-4-5",
+            "anthropic",
+            "claude-sonnet-4-5",
+            "prefix 'anthropic/'",
+        ),
+        (["deepseek", "openai"], "deepseek/deepseek-chat", "deepseek", "deepseek-chat", "prefix 'deepseek/'"),
+        (["openrouter", "anthropic"], "openrouter/anthropic/claude-x", "openrouter", "anthropic/claude-x", "prefix"),
+        (["groq", "openai"], "groq/openai/gpt-oss-120b", "groq", "openai/gpt-oss-120b", "prefix 'groq/'"),
+        (["zhipu", "openai"], "z-ai/glm-4.6", "zhipu", "glm-4.6", "prefix 'z-ai/'"),
+        (["gemini", "openai"], "Google/gemini-2.5-pro", "gemini", "gemini-2.5-pro", "prefix 'Google/'"),
+        (["anthropic", "openai"], "claude-sonnet-4-5", "anthropic", "claude-sonnet-4-5", "'claude'"),
+        (["anthropic", "openai"], "gpt-5.1", "openai", "gpt-5.1", "'gpt-'"),
+        (["anthropic", "openai"], "o3", "openai", "o3", "'o3'"),
+        (["gemini", "openai"], "gemini-2.5-flash", "gemini", "gemini-2.5-flash", "'gemini'"),
+        (["moonshot", "openai"], "kimi-k2-0905-preview", "moonshot", "kimi-k2-0905-preview", "'kimi'"),
+        (["minimax", "openai"], "MiniMax-M2", "minimax", "MiniMax-M2", "'minimax'"),
+        (["zhipu", "openai"], "glm-4.6", "zhipu", "glm-4.6", "'glm'"),
+        (["dashscope", "openai"], "qwen3-max", "dashscope", "qwen3-max", "'qwen'"),
+        (["dashscope", "openai"], "qwq-plus", "dashscope", "qwq-plus", "'qwq'"),
+        (["groq"], "llama-3.3-70b-versatile", "groq", "llama-3.3-70b-versatile", "only provider"),
+        (["siliconflow"], "THUDM/chat-9b", "siliconflow", "THUDM/chat-9b", "only provider"),
+        (["openrouter"], "claude-sonnet-4-5", "openrouter", "claude-sonnet-4-5", "means anthropic, which has no key"),
+        (["openrouter"], "openai/gpt-5", "openrouter", "openai/gpt-5", "names openai, which has no key"),
+        (["openrouter", "deepseek"], "openai/gpt-5", "openrouter", "openai/gpt-5", "names openai, which has no key"),
+        ([], "ollama/llama3.1", "ollama", "llama3.1", "prefix 'ollama/'"),
+        (["anthropic"], "vllm/Qwen/Qwen3-8B", "vllm", "Qwen/Qwen3-8B", "prefix 'vllm/'"),
+    ],
+)
+def test_the_model_chooses(keys: list[str], model: str, provider: str, sent: str, because: str) -> None:
+    choice = choose(settings(*keys, model=model))
+    assert (choice.provider, choice.model, choice.model_given) == (provider, sent, model)
+    assert because in choice.reason
+
+
+@pytest.mark.parametrize("model", ["turbo1-x", "photo3", "my-tuned-model", "gpt-oss:20b", "foo3-large"])
+def test_a_word_that_only_occurs_within_another_is_no_keyword(model: str) -> None:
+    assert "several" not in choose(settings("groq", model=model)).reason
+    assert choose(settings("groq", model=model)).provider == "groq"
+
+
+@pytest.mark.req("PROV-02")
+@pytest.mark.parametrize(
+    ("provider", "model", "sent"),
+    [
+        ("deepseek", "deepseek/deepseek-chat", "deepseek-chat"),
+        ("openrouter", "openrouter/anthropic/claude-x", "anthropic/claude-x"),
+        ("openrouter", "anthropic/claude-x", "anthropic/claude-x"),
+        ("zhipu", "zai/glm-4.6", "glm-4.6"),
+        ("anthropic", "gpt-5", "gpt-5"),
+        ("OpenAI", "whatever", "whatever"),
+    ],
+)
+def test_a_provider_that_is_named_wins(provider: str, model: str, sent: str) -> None:
+    everything = settings(*(name for name, entry in REGISTRY.items() if entry.needs_key))
+    choice = choose(everything, model=model, provider=provider)
+    assert (choice.provider, choice.model) == (provider.lower(), sent)
+    assert choice == choose(settings(provider.lower(), model=model, provider=provider))
+    assert choice.reason == f"provider is set to {provider.lower()}"
+
+
+def test_what_is_asked_for_beats_the_defaults() -> None:
+    here = settings("anthropic", "openai", model="gpt-5", provider="openai")
+    assert choose(here).provider == "openai"
+    assert choose(here, model="claude-x", provider="anthropic").model == "claude-x"
+
+
+@pytest.mark.req("PROV-09")
+def test_another_provider_is_one_line_of_model_and_one_key() -> None:
+    assert choose(settings("anthropic", model="anthropic/claude-x")).provider == "anthropic"
+    assert choose(settings("anthropic", "deepseek", model="deepseek/deepseek-chat")).provider == "deepseek"
+
+
+@pytest.mark.req("PROV-03")
+def test_a_provider_by_login_is_chosen_only_by_name_and_then_says_that_it_is_to_come() -> None:
+    with_login = settings(urls={"openai_codex": "https://login.example"})
+    assert configured(with_login) == ()
+    assert "No provider is configured" in refusal(with_login, model="some-model")
+    for asked in ({"model": "github-copilot/gpt-5"}, {"model": "gpt-5", "provider": "openai_codex"}):
+        assert "is to come" in refusal(settings("openai"), **asked)
+
+
+@pytest.mark.parametrize(
+    ("keys", "asked", "said"),
+    [
+        ([], {}, "No model is set"),
+        ([], {"model": "  "}, "No model is set"),
+        ([], {"model": "claude-x"}, "needs a key of anthropic, and none is set: set providers.anthropic.apiKey"),
+        (["deepseek"], {"model": "claude-x"}, "needs a key of anthropic"),
+        (["anthropic"], {"model": "deepseek/deepseek-chat"}, "needs a key of deepseek"),
+        ([], {"model": "some-model"}, "No provider is configured"),
+        (["groq", "openai"], {"model": "llama-3"}, "openai, groq are configured: set agents.defaults.provider"),
+        (["openrouter", "aihubmix"], {"model": "claude-x"}, "openrouter, aihubmix are configured"),
+        (["deepseek", "dashscope"], {"model": "deepseek-r1-distill-qwen-32b"}, "deepseek, dashscope are configured"),
+        (["openai"], {"model": "x", "provider": "opnai"}, "did you mean openai?"),
+        (["openai"], {"model": "x", "provider": "??"}, "known are anthropic, openai"),
+        (["openai"], {"model": "x", "provider": "gemini"}, "needs a key of gemini"),
+        ([], {"model": "x", "provider": "custom"}, "set providers.custom.baseUrl"),
+        ([], {"model": "custom/x"}, "set providers.custom.baseUrl"),
+        (["openai"], {"model": "openai/"}, "only a provider's name"),
+        (["openai"], {"model": "a\nb"}, "is no model's name"),
+        (["openai"], {"model": "x" * 300}, "is no model's name"),
+    ],
+)
+def test_where_nothing_can_be_chosen_one_sentence_says_why(keys: list[str], asked: dict[str, str], said: str) -> None:
+    sentence = refusal(settings(*keys), **asked)
+    assert said in sentence
+    assert "\n" not in sentence
+    assert KEY not in sentence
+
+
+def test_an_empty_key_is_none() -> None:
+    empty = FileSettings.model_validate({"providers": {"openai": {"api_key": ""}}}).providers
+    assert "needs a key" in refusal(settings().model_copy(update={"providers": empty}), model="gpt-5")
+
+
+def test_an_address_of_ones_own_needs_no_key() -> None:
+    behind_a_proxy = settings(urls={"openai": "http://proxy.example/v1"})
+    assert choose(behind_a_proxy, model="gpt-5").provider == "openai"
+    assert (
+        choose(settings(urls={"custom": "http://nas:8080/v1"}), model="openai/gpt-oss-20b").model
+        == "openai/gpt-oss-20b"
+    )
+
+
+NAMES = st.sampled_from([*REGISTRY, "OpenAI-Codex", "nobody", "", " ", "/"])
+WORDS = st.sampled_from([word for entry in REGISTRY.values() for word in (*entry.keywords, *entry.prefixes)])
+MODELS = st.one_of(
+    st.text(max_size=30), st.builds("{}/{}".format, NAMES, st.text(max_size=12)), st.builds("{}{}".format, WORDS, NAMES)
+)
+
+
+@pytest.mark.req("PROV-02", "PROV-03")
+@given(
+    keys=st.sets(st.sampled_from(list(REGISTRY)), max_size=4),
+    urls=st.sets(st.sampled_from(list(REGISTRY)), max_size=2),
+    model=st.none() | MODELS,
+    provider=st.none() | NAMES | st.text(max_size=10),
+)
+def test_a_choice_is_usable_and_has_a_reason_or_there_is_a_sentence(
+    keys: set[str], urls: set[str], model: str | None, provider: str | None
+) -> None:
+    here = settings(*keys, urls=dict.fromkeys(urls, "http://nas:1/v1"))
+    try:
+        choice = choose(here, model=model, provider=provider)
+    except ConfigError as error:
+        sentence = str(error)
+        assert sentence.strip()
+        assert "\n" not in sentence
+        return
+    entry = REGISTRY[choice.provider]
+    assert choice.reason.strip()
+    assert choice.model.strip()
+    assert entry.kind is not Kind.LOGIN
+    assert entry.name in keys | urls or not entry.needs_key
+    assert make_provider(choice, here).name == choice.provider
+
+
+@pytest.mark.req("PROV-04")
+def test_custom_has_its_own_client_and_the_others_go_through_litellm() -> None:
+    here = settings("deepseek", urls={"custom": "http://nas:1"}, max_retries=3)
+    for name, kind in (("custom", CustomProvider), ("deepseek", LitellmProvider), ("ollama", LitellmProvider)):
+        choice = choose(here, model=f"{name}/m")
+        assert isinstance(make_provider(choice, here), kind)
+        provider = provider_for(here, choice)
+        assert isinstance(provider, Retrying)
+        assert provider.name == name
+
+
+def test_a_choice_that_nobody_can_serve_is_refused() -> None:
+    for name, said in (("openai_codex", "is to come"), ("custom", "has no address")):
+        with pytest.raises(ConfigError, match=said):
+            make_provider(Choice(provider=name, model="m", model_given="m", reason="-"), settings())
