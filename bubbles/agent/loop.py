@@ -116,8 +116,13 @@ class AgentLoop:
                 await turn.take_in(arrived)
             reply = await asking.ask()
             found = kept(reply)
+            arrived = pending() if found.message.tool_calls else ()
+            begun = not arrived and _begins(found, repeats)
             if not found.is_empty:
-                await turn.keep(found.message, reply.usage)
+                await turn.keep(found.message, reply.usage, begin=begun)
+            if arrived:
+                await turn.take_in(arrived)
+                continue
             if found.is_empty or found.unfinished:
                 if stumbled:
                     return TurnEnd.LIMIT, await self._give_up(turn, found)
@@ -131,14 +136,20 @@ class AgentLoop:
                 return TurnEnd.DONE, found.message.text
             else:
                 stumbled = False
-            if not await self._calls(turn, found, repeats, pending):
+            if not await self._calls(turn, found, repeats, pending, begun=begun):
                 return TurnEnd.LIMIT, await self._explained(turn, asking, ROUND)
         why = f"the limit of {self._limits.iterations} steps in one turn is reached"
         return TurnEnd.LIMIT, await self._explained(turn, asking, why)
 
-    async def _calls(self, turn: Turn, found: Kept, repeats: Repeats, pending: Pending) -> bool:
-        """Run them one after another, until the person writes something. False: the model goes round in circles."""
+    async def _calls(self, turn: Turn, found: Kept, repeats: Repeats, pending: Pending, *, begun: bool) -> bool:
+        """Run them one after another, until the person writes something. False: the model goes round in circles.
+
+        ``begun``: the first one has begun.
+        """
         for number, call in enumerate(tuple(turn.history.open_calls)):
+            if begun and number == 0:
+                await self._run(turn, call, repeats)
+                continue
             if arrived := pending():
                 await turn.take_in(arrived)
                 return True
@@ -150,15 +161,16 @@ class AgentLoop:
                     await turn.answer_open(TURN_ENDS)
                     return False
             else:
+                await turn.history.begin_call(call, turn=turn.id)
                 await self._run(turn, call, repeats)
         return True
 
     async def _run(self, turn: Turn, call: ToolCall, repeats: Repeats) -> None:
+        """The intent is on the disk already."""
+        turn.running = call.id
         hint = self._tools.hint(call)
-        await turn.history.begin_call(call, turn=turn.id)
         self._record.begins(turn, call, hint)
         turn.observer.tool(call, hint)
-        turn.running = call.id
         began = time.monotonic()
         finished = await self._tools.run(call, turn.origin)
         duration_s = time.monotonic() - began
@@ -193,3 +205,9 @@ class AgentLoop:
         return await turn.say(
             f"I have stopped here, because {why}. {turn.calls} calls of tools were made{tools}. Write to me to go on."
         )
+
+
+def _begins(found: Kept, repeats: Repeats) -> bool:
+    """Whether the first call of a reply is run, and not only answered."""
+    calls = found.message.tool_calls
+    return bool(calls) and 0 not in found.unfinished and not repeats.only_repeats(calls[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
 
 from bubbles.agent.prompt import MOST_SKILLS, PromptParts, Skill
@@ -28,24 +28,37 @@ HELD = {
 """What a place's flags mean for the one who works there."""
 
 
+Mask = Callable[[str], str]
+
+
 async def read_parts(
-    folders: Folders, settings: Settings, *, own: SessionSettings, place: Workplace, origin: Origin
+    folders: Folders,
+    settings: Settings,
+    *,
+    own: SessionSettings,
+    place: Workplace,
+    origin: Origin,
+    mask: Mask = str,
 ) -> PromptParts:
-    """Never fails for what a file is: what cannot be read is said in its place."""
+    """Never fails for what a file is: what cannot be read is said in its place.
+
+    ``mask`` takes the owner's keys out (SEC-03): in a place that holds nothing, a command can put one into a file here.
+    """
     today = datetime.now(UTC).astimezone().date()
-    return await asyncio.to_thread(_read_parts, folders, settings, own, facts_of(folders, place, origin, today))
+    facts = facts_of(folders, place, origin, today)
+    return await asyncio.to_thread(_read_parts, folders, settings, own, facts, mask)
 
 
 def _read_parts(
-    folders: Folders, settings: Settings, own: SessionSettings, facts: tuple[tuple[str, str], ...]
+    folders: Folders, settings: Settings, own: SessionSettings, facts: tuple[tuple[str, str], ...], mask: Mask
 ) -> PromptParts:
     defaults = settings.agents.defaults
     return PromptParts(
-        system_prompts=tuple(text for text in (defaults.system_prompt, own.system_prompt) if text),
-        soul=_text(folders, "SOUL.md"),
-        memory=_text(folders, "MEMORY.md"),
+        system_prompts=tuple(mask(text) for text in (defaults.system_prompt, own.system_prompt) if text),
+        soul=mask(_text(folders, "SOUL.md")),
+        memory=mask(_text(folders, "MEMORY.md")),
         window_tokens=defaults.memory_window_tokens,
-        skills=tuple(_skills(folders)),
+        skills=tuple(_skills(folders, mask)),
         facts=facts,
     )
 
@@ -76,7 +89,7 @@ def _text(folders: Folders, name: str, max_bytes: int = MAX_FILE_BYTES) -> str:
         return f"[{name} cannot be read: it is no ordinary file, or too large.]"
 
 
-def _skills(folders: Folders) -> Iterator[Skill]:
+def _skills(folders: Folders, mask: Mask) -> Iterator[Skill]:
     try:
         found = beneath.list_directory(folders.desk, "skills", most=10 * MOST_SKILLS) or []
     except (SessionError, OSError):
@@ -91,7 +104,11 @@ def _skills(folders: Folders) -> Iterator[Skill]:
             continue
         if text is not None:
             head = front_matter(text)
-            yield Skill(name=head.get("name") or entry.name, description=head.get("description", ""), path=name)
+            yield Skill(
+                name=mask(head.get("name") or entry.name),
+                description=mask(head.get("description", "")),
+                path=mask(name),
+            )
 
 
 def front_matter(text: str) -> dict[str, str]:

@@ -26,6 +26,8 @@ class Record:
     def begins(self, turn: Turn, call: ToolCall, hint: str) -> None:
         if self._log.isEnabledFor(logging.INFO):
             self._log.info("turn %s, call %s: %s %s", turn.id, call.id, self._line(hint), self._line(call.arguments))
+        if self._log.isEnabledFor(logging.DEBUG) and len(call.arguments) > MOST:
+            self._log.debug("turn %s, arguments of %s:\n%s", turn.id, call.id, self._redact(call.arguments))
 
     def ended(self, turn: Turn, call: ToolCall, result: ToolResult, duration_s: float) -> None:
         if not self._log.isEnabledFor(logging.INFO):

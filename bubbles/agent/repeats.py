@@ -33,14 +33,25 @@ class Repeats:
 
     def foreseen(self, call: ToolCall) -> int:
         """0 if the call should run; else how many calls in a row, with this one, would only repeat a round."""
+        before = self._before(call)
+        if before is None:
+            return 0
+        self._made.append(before)
+        self._foreseen += 1
+        return self._foreseen
+
+    def only_repeats(self, call: ToolCall) -> bool:
+        """What ``foreseen`` would say, without counting it."""
+        return self._before(call) is not None
+
+    def _before(self, call: ToolCall) -> tuple[str, str] | None:
+        """How the call went in the round that it would repeat for the third time."""
         made, key = list(self._made), _key(call)
         for length in range(1, LONGEST_ROUND + 1):
             last = made[-length:]
             if len(made) >= 2 * length and last == made[-2 * length : -length] and last[0][0] == key:
-                self._made.append(last[0])
-                self._foreseen += 1
-                return self._foreseen
-        return 0
+                return last[0]
+        return None
 
 
 def _key(call: ToolCall) -> str:

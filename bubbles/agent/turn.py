@@ -55,8 +55,9 @@ class Turn:
         message = UserMessage(text=f"[Note of the program, not of the person: {text}]")
         await self.history.add_user(message, author=Author.PROGRAM, origin=self.origin, turn=self.id)
 
-    async def keep(self, message: AssistantMessage, usage: Usage) -> None:
-        await self.history.add_reply(message, usage=usage, model=self.model, turn=self.id)
+    async def keep(self, message: AssistantMessage, usage: Usage, *, begin: bool = False) -> None:
+        """``begin``: and its first call begins."""
+        await self.history.add_reply(message, usage=usage, model=self.model, turn=self.id, begin=begin)
 
     async def say(self, text: str) -> str:
         """A last word of the program, in place of the model's."""

@@ -142,16 +142,14 @@ class Controller:
         text = data.decode("utf-8", "surrogateescape")
         directory = place.directory(cwd)
 
-        def decided() -> Decision:
+        def judged() -> Subject:
             from bubbles.controller.policy.feeding import decide_input
 
             context = place.context(directory, self._mode, real_path)
-            return decide_input(text, command, context, self._rulebook(origin.session_key))
+            decision = decide_input(text, command, context, self._rulebook(origin.session_key))
+            return self._recorded(Command.of_script(text), directory, decision, place, origin)
 
-        decision = await asyncio.to_thread(decided)
-        subject = Subject(
-            origin=origin, command=Command.of_script(text), cwd=directory, backend=place.backend, decision=decision
-        )
+        subject = await asyncio.to_thread(judged)
         await self._settle(subject, place)
         async with self._on_record(subject) as ending:
             await self._fed(process, data, eof)
@@ -236,28 +234,34 @@ class Controller:
         """
         if request.env is not None or request.stdin is not None:
             raise ValueError("a command at the gate has the session's environment and no input of its own")
-        directory = place.directory(request.cwd)
         # In a thread: a hostile text may take some tens of milliseconds, and links are looked up on the disk.
-        decision = await asyncio.to_thread(self.decide, request, place, origin)
-        subject = Subject(
-            origin=origin,
-            command=Command(argv=request.argv),
-            cwd=directory,
-            backend=place.backend,
-            decision=decision,
-        )
+        subject = await asyncio.to_thread(self._judged, request, place, origin)
         await self._settle(subject, place)
-        return subject, replace(request, cwd=directory)
+        return subject, replace(request, cwd=subject.cwd)
+
+    def _judged(self, request: ExecRequest, place: Workplace, origin: Origin) -> Subject:
+        decision = self.decide(request, place, origin)
+        return self._recorded(Command(argv=request.argv), place.directory(request.cwd), decision, place, origin)
+
+    def _recorded(
+        self, command: Command, directory: str, decision: Decision, place: Workplace, origin: Origin
+    ) -> Subject:
+        """A verdict that needs no person is on record before anything else happens. Blocks on the disk."""
+        subject = Subject(origin=origin, command=command, cwd=directory, backend=place.backend, decision=decision)
+        if decision.verdict is not Verdict.ASK:
+            self._timeline.record_decided(subject)
+        return subject
 
     async def _settle(self, subject: Subject, place: Workplace) -> None:
-        """Return if it may be done: what allows it is then on record. Raises DeclinedError otherwise."""
+        """Return if it may be done. A verdict that needs no person is on record already, an answer is then. Raises
+        DeclinedError otherwise.
+        """
         decision = subject.decision
         if decision.verdict is Verdict.ASK:
             answer = await self._ask(subject, place)
             if not answer.approved:
                 raise DeclinedError(f"{answer.told} {decision.reason}", decision)
             return
-        await self._timeline.decided(subject)
         if decision.verdict is Verdict.DENY:
             raise DeclinedError(f"It was declined without asking. {decision.reason}", decision)
 

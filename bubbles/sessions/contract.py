@@ -117,7 +117,11 @@ class History(Protocol):
 
     async def add_user(self, message: UserMessage, *, author: Author, origin: Origin, turn: str) -> None: ...
 
-    async def add_reply(self, message: AssistantMessage, *, usage: Usage, model: str, turn: str) -> None: ...
+    async def add_reply(
+        self, message: AssistantMessage, *, usage: Usage, model: str, turn: str, begin: bool = False
+    ) -> None:
+        """``begin``: its first call is about to run, as ``begin_call`` would say; one write for both."""
+        ...
 
     async def begin_call(self, call: ToolCall, *, turn: str) -> None:
         """Before it runs."""

@@ -68,7 +68,9 @@ class WrittenHistory:
         said = Said(message=wellformed.message(message), author=author, origin=origin)
         await self._append(turn, lambda: (said,))
 
-    async def add_reply(self, message: AssistantMessage, *, usage: Usage, model: str, turn: str) -> None:
+    async def add_reply(
+        self, message: AssistantMessage, *, usage: Usage, model: str, turn: str, begin: bool = False
+    ) -> None:
         """ValueError while calls of the reply before are open. What ``messages`` holds differs from ``message`` if
         that was not well formed or used an id again.
         """
@@ -79,7 +81,11 @@ class WrittenHistory:
                 raise ValueError("calls of the last reply have no result yet")
             unique = self._transcript.unique(cleaned)
             self._given = [] if unique is cleaned else [call.id for call in cleaned.tool_calls]
-            return (Replied(message=unique, usage=usage, model=model),)
+            replied = Replied(message=unique, usage=usage, model=model)
+            if not begin:
+                return (replied,)
+            first = unique.tool_calls[0]
+            return (replied, Began(reply=self._transcript.next_seq, call_id=first.id, name=first.name))
 
         await self._append(turn, contents)
 

@@ -57,11 +57,15 @@ class Timeline:
 
     async def decided(self, subject: Subject) -> None:
         """A verdict that needs no person."""
+        await asyncio.to_thread(self.record_decided, subject)
+
+    def record_decided(self, subject: Subject) -> None:
+        """``decided``, for who is in a thread already. Blocks on the disk."""
         if subject.decision.verdict is Verdict.ASK:
             raise ValueError("a person decides on this: record what is requested and what it is resolved to")
         declined = subject.decision.verdict is Verdict.DENY
         event = Event.AUTO_DECLINED if declined else Event.AUTO_RESOLVED
-        await asyncio.to_thread(self._record, event, subject, durable=declined)
+        self._record(event, subject, durable=declined)
 
     async def requested(self, subject: Subject, approval: str, timeout_s: float) -> None:
         """Before the card of this id is shown."""
