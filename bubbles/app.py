@@ -241,7 +241,7 @@ async def assistant(
     """The assistant at work; leaving it stops what runs and closes every sandbox.
 
     Messages for people go to ``send``, and turns are shown by ``observer_for``. ``project`` binds every session of this
-    program to a directory (SESS-06); ``backend`` stands for the configured one where a session does not choose;
+    program to a directory (SESS-06); ``backend`` counts before what a session or the configuration says;
     ``provider`` for whatever the model's name would choose (the demo, tests). ``program`` is what another program is
     told that finds a session in use.
     """
@@ -257,7 +257,7 @@ async def assistant(
 
     settings, channels = shop.settings, shop.settings.channels
     slots = Slots(settings.agents.concurrency or usual(os.cpu_count()))
-    places = Places(lambda folders, chosen: shop.session_place(folders, chosen or backend, project))
+    places = Places(lambda folders, chosen: shop.session_place(folders, backend or chosen, project))
     async with (
         whole_gate(shop, approver_for, on_warning, lambda origin: slots.away(origin.session_key)) as opened,
         ProviderPool(settings, provider) as providers,
@@ -299,6 +299,7 @@ def _parts(settings: Settings, opened: Gate, places: Places, providers: Provider
         choose=providers.choose,
         provider=providers.of,
         redact=redactor.redact,
+        mask=redactor.mask,
         known=_known,
     )
 

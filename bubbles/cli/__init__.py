@@ -9,12 +9,13 @@ import typer
 from typer.exceptions import TyperException
 
 from bubbles import __version__
-from bubbles.cli import demo, rules, sandbox, status, timeline
+from bubbles.cli.commands import Commands
 from bubbles.cli.report import HELP, complain
 from bubbles.errors import BubblesError
 
 app = typer.Typer(
     name="bubbles",
+    cls=Commands,
     help="A personal assistant whose every shell and file action runs in a sandbox you choose.",
     no_args_is_help=True,
     add_completion=True,
@@ -22,11 +23,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings=HELP,
 )
-app.add_typer(sandbox.app, name="sandbox")
-app.add_typer(rules.app, name="rules")
-app.command("timeline")(timeline.timeline)
-app.command("status")(status.status)
-app.command("demo")(demo.demo)
 
 
 def _version(wanted: bool) -> None:

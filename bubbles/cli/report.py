@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import signal
 import sys
 from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -57,6 +55,8 @@ def size(count: float) -> str:
 
 def run(work: Coroutine[Any, Any, T]) -> T:
     """asyncio.run, with SIGTERM and SIGHUP ending the work as Ctrl-C does: contexts are left, nothing stays behind."""
+    import asyncio  # with signal a third of what ``bubbles --help`` would take
+    import signal
 
     async def watched() -> T:
         task = asyncio.ensure_future(work)

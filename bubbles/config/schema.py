@@ -63,7 +63,6 @@ class Section(BaseModel):
         populate_by_name=True,
         loc_by_alias=False,
         frozen=True,
-        use_attribute_docstrings=True,
         hide_input_in_errors=True,  # what pydantic itself prints of a wrong value may be a key
     )
 

@@ -62,6 +62,8 @@ class Parts:
     """By the model and the provider that a session sets for itself. Raises ConfigError."""
     provider: Callable[[Choice], Provider]
     redact: Callable[[str], str]
+    mask: Callable[[str], str] = str
+    """Takes out of the prompt what no model may see: the owner's keys (SEC-03)."""
     known: Callable[[], dict[str, tuple[str, ...]]] = field(default=dict)
     """Values that ``/config`` may set, by key, where they are a written few."""
 
@@ -122,7 +124,7 @@ class TurnRunner:
                 observer.notice(warning)
         choice = self.parts.choose(own.model, own.provider)
         place = await self.parts.places.settle(folders, own.sandbox)
-        parts = await read_parts(folders, settings, own=own, place=place, origin=origin)
+        parts = await read_parts(folders, settings, own=own, place=place, origin=origin, mask=self.parts.mask)
         return Setup(folders=folders, own=own, choice=choice, place=place, prompt=build_prompt(parts))
 
     def _loop(self, choice: Choice) -> AgentLoop:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import importlib
+
 from bubbles.config.schema import ProviderSettings, Settings
 from bubbles.errors import ConfigError
 from bubbles.providers.contract import Provider
@@ -14,6 +17,19 @@ from bubbles.providers.select import Choice
 def provider_for(settings: Settings, choice: Choice) -> Provider:
     """The provider with the retries of ``agents.defaults.max_retries`` (PROV-05). Raises ``ConfigError``."""
     return Retrying(make_provider(choice, settings), retries=settings.agents.defaults.max_retries)
+
+
+async def warm(choice: Choice) -> None:
+    """Import what the provider's first request needs: a tenth of a second for ``custom``, seconds for the others."""
+    entry = REGISTRY[choice.provider]
+    if entry.to_come is not None:
+        return
+    if entry.litellm is None:
+        await asyncio.to_thread(importlib.import_module, "aiohttp")
+        return
+    from bubbles.providers.litellm_library import library
+
+    await library()
 
 
 def make_provider(choice: Choice, settings: Settings) -> Provider:

@@ -1,0 +1,125 @@
+"""The log of a command that talks to a model: a small file always, standard error if it is asked for (CORE-08, ERR-01).
+
+Secrets are taken out of every line, and control characters are made visible.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bubbles.cli.chat.text import shown
+
+if TYPE_CHECKING:
+    from bubbles.config.schema import Settings
+
+FILE = Path("logs", "bubbles.log")
+MAX_BYTES = 1_000_000
+FILES = 3
+"""How many of that size are kept, the one that is written included."""
+IN_FILE = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+ON_SCREEN = "%(asctime)s %(levelname).1s %(message)s"
+
+Redact = Callable[[str], str]
+
+
+def level_of(*, logs: bool, debug: bool) -> int | None:
+    """What ``--logs`` and ``--debug`` show; None for nothing."""
+    if debug:
+        return logging.DEBUG
+    return logging.INFO if logs else None
+
+
+@dataclass(slots=True)
+class Log:
+    path: Path
+    """Of the file. It is made when there is something to log."""
+    write: Callable[[str], None]
+    """Takes lines for the person, from any thread."""
+
+
+def to_stderr(text: str) -> None:
+    with suppress(OSError, ValueError):  # nobody reads it any more
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+
+@contextmanager
+def logging_for(settings: Settings, level: int | None) -> Iterator[Log]:
+    """Log while the context lasts: warnings and what broke to the file, from ``level`` on to the person."""
+
+    @functools.cache
+    def redact() -> Redact:
+        from bubbles.config.secrets import secrets_of
+        from bubbles.controller.redaction import Redactor
+
+        return Redactor.of_environment(settings.host_env, secrets_of(settings)).redact
+
+    log = Log(settings.data_dir / FILE, to_stderr)
+    ours, everything = logging.getLogger("bubbles"), logging.getLogger()
+    before = ours.level
+    kept = _LogFile(log.path, redact)
+    everything.addHandler(kept)
+    screen = _Lines(log, redact)
+    if level is not None:
+        ours.setLevel(level)
+        ours.addHandler(screen)
+    try:
+        yield log
+    finally:
+        ours.setLevel(before)
+        ours.removeHandler(screen)
+        everything.removeHandler(kept)
+
+
+class _Lines(logging.Handler):
+    """For the person who asked to see it."""
+
+    def __init__(self, log: Log, redact: Callable[[], Redact]) -> None:
+        super().__init__()
+        self.setFormatter(logging.Formatter(ON_SCREEN, "%H:%M:%S"))
+        self._log = log
+        self._redact = redact
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with suppress(RuntimeError):  # the event loop is closed
+            self._log.write(shown(self._redact()(self.format(record))) + "\n")
+
+
+class _LogFile(logging.Handler):
+    """Opened for each line: there are few, and another program may write to it, or have renamed it, meanwhile."""
+
+    def __init__(self, path: Path, redact: Callable[[], Redact]) -> None:
+        super().__init__(logging.WARNING)
+        self.setFormatter(logging.Formatter(IN_FILE))
+        self._path = path
+        self._redact = redact
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with suppress(OSError):  # a log that cannot be written must not end what it tells of
+            data = shown(self._redact()(self.format(record))).encode("utf-8", "replace") + b"\n"
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if self._size() + len(data) > MAX_BYTES:
+                self._turn_over()
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            with open(os.open(self._path, flags, 0o600), "wb") as target:
+                target.write(data)
+
+    def _size(self) -> int:
+        try:
+            return os.lstat(self._path).st_size
+        except FileNotFoundError:
+            return 0
+
+    def _turn_over(self) -> None:
+        names = [self._path, *(self._path.with_name(f"{self._path.name}.{n}") for n in range(1, FILES))]
+        for older, newer in zip(reversed(names), reversed(names[:-1]), strict=False):
+            with suppress(FileNotFoundError):
+                os.replace(newer, older)
