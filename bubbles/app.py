@@ -17,9 +17,11 @@ from bubbles.controller.sandboxes import Sandboxes
 from bubbles.errors import BubblesError
 from sandbox_backends.contract import BackendSettings, Enforces, Limits, Network, Root, SandboxBackend, SandboxSpec
 from sandbox_backends.environment import HARD_HOME
+from sandbox_backends.errors import InvalidSpecError
 from sandbox_backends.inventory import reap
 from sandbox_backends.owner import Owner, check_key, owner_alive
 from sandbox_backends.registry import create_backend
+from sandbox_backends.roots import resolve_spec
 
 if TYPE_CHECKING:
     from bubbles.bus import Origin
@@ -110,6 +112,15 @@ class Workshop:
         if (path := self.settings.tools.exec.path) is not None:
             spec = replace(spec, env={**spec.env, "PATH": path})
         return self.workplace(spec, backend)
+
+    def check_project(self, project: Path) -> None:
+        """Raises BubblesError, or InvalidSpecError with the reason, for a directory that no sandbox would open."""
+        if project.resolve().is_relative_to(self.settings.data_dir.resolve()):
+            raise BubblesError(f"{project} is Bubbles' own: as a project take a directory made for the work.")
+        try:
+            resolve_spec(self.spec(session=None, roots=(project,)), self.backends)
+        except InvalidSpecError as error:
+            raise InvalidSpecError(str(error).replace("--root", "--project")) from error
 
     def home(self, session: str) -> Path:
         """Where the HOME of a session persists (SBX-03)."""
@@ -297,6 +308,7 @@ def _parts(settings: Settings, opened: Gate, places: Places, providers: Provider
         places=places,
         toolbox=toolbox,
         choose=providers.choose,
+        warm=providers.warm,
         provider=providers.of,
         redact=redactor.redact,
         mask=redactor.mask,

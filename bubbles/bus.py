@@ -76,3 +76,5 @@ class OutboundMessage:
     address: Address
     text: str
     kind: Kind = Kind.REPLY
+    failed: bool = False
+    """Of a notice: what was asked for was not done."""

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from bubbles.agent.compaction import Bounds, Compacted, compact, needs
 from bubbles.agent.contract import TurnObserver
 from bubbles.agent.limits import Gauge, Limits, Model
+from bubbles.agent.pictures import Pictures
 from bubbles.agent.shorten import Fitted, Shortener
 from bubbles.agent.turn import Turn
-from bubbles.providers.contract import Category, ModelReply, ModelRequest, ProviderError, Stop, ToolSpec
-from bubbles.sessions.tokens import estimate
+from bubbles.providers.contract import Category, Message, ModelReply, ModelRequest, ProviderError, Stop, ToolSpec
+from bubbles.sessions.tokens import estimate, of_message
 
 SMALLER = 0.9
 """What a request that was refused as too long must come down to, at most, before it is sent again (B094)."""
@@ -41,6 +42,7 @@ class Asking:
     limits: Limits
     gauge: Gauge
     brief: Brief
+    pictures: Pictures
     _brief_tokens: int = field(init=False)
     _shortener: Shortener = field(default_factory=Shortener, init=False)
     _told: bool = field(default=False, init=False)
@@ -51,7 +53,8 @@ class Asking:
     async def ask(self, *, tools: bool = True) -> ModelReply:
         """The model's next reply to the history as it is. Raises ``ProviderError``.
 
-        A request that is too long for the model is sent once more, shorter (PROV-06).
+        A request that is too long for the model is sent once more, shorter (PROV-06); one with pictures that is
+        refused, without them.
         """
         room = self.gauge.room(self._brief_tokens)
         if needs(self.turn.history, room):
@@ -60,6 +63,8 @@ class Asking:
         try:
             return await self._send(fitted, tools=tools)
         except ProviderError as error:
+            if error.category is Category.REJECTED and (seen := self.pictures.refuse(self.turn.history.messages)):
+                return await self._send_without(seen, tools=tools)
             if error.category is not Category.CONTEXT_TOO_LONG:
                 raise
             await self._compact(min(self.limits.reserve_tokens, fitted.tokens // 8), force=True)
@@ -82,11 +87,24 @@ class Asking:
 
     def _fitted(self) -> Fitted:
         history = self.turn.history
-        fitted = self._shortener.fit(history.messages, history.tokens, self.gauge.room(self._brief_tokens))
+        messages, tokens = self.pictures.taken(history.messages), history.tokens
+        if messages is not history.messages:
+            tokens = sum(map(of_message, messages))
+        fitted = self._shortener.fit(messages, tokens, self.gauge.room(self._brief_tokens))
         if fitted.shortened and not self._told:
             self._told = True
             self.turn.observer.notice("What was too long for the model reached it without its middle.")
         return fitted
+
+    async def _send_without(self, pictures: Sequence[Message], *, tools: bool) -> ModelReply:
+        """``pictures``: the messages that have lost them for this."""
+        try:
+            reply = await self._send(self._fitted(), tools=tools)
+        except BaseException:
+            self.pictures.allow(pictures)
+            raise
+        self.turn.observer.notice("The model does not take the pictures of this conversation: it was asked without.")
+        return reply
 
     async def _send(self, fitted: Fitted, *, tools: bool) -> ModelReply:
         size = self._brief_tokens + fitted.tokens

@@ -15,6 +15,7 @@ from bubbles.agent.asking import Asking, Brief
 from bubbles.agent.compaction import Compacted
 from bubbles.agent.contract import TurnObserver, TurnOutcome
 from bubbles.agent.limits import Gauge, Limits, Model
+from bubbles.agent.pictures import Pictures
 from bubbles.agent.record import Record
 from bubbles.agent.repeats import REMARK, Repeats
 from bubbles.agent.replies import Kept, kept
@@ -63,6 +64,7 @@ class AgentLoop:
         self._tools = tools
         self._limits = limits
         self._gauge = Gauge(limits.context_tokens)
+        self._pictures = Pictures()
         self._record = Record(logging.getLogger(__name__), redact)
 
     async def run(
@@ -107,7 +109,14 @@ class AgentLoop:
     def _asking(self, turn: Turn, prompt: str) -> Asking:
         brief = Brief(system=prompt, tools=self._tools.specs(turn.origin))
         self._record.prompt(turn, brief.system)
-        return Asking(turn=turn, model=self._model, limits=self._limits, gauge=self._gauge, brief=brief)
+        return Asking(
+            turn=turn,
+            model=self._model,
+            limits=self._limits,
+            gauge=self._gauge,
+            brief=brief,
+            pictures=self._pictures,
+        )
 
     async def _steps(self, turn: Turn, asking: Asking, pending: Pending) -> tuple[TurnEnd, str]:
         repeats, stumbled = Repeats(), False
@@ -116,13 +125,12 @@ class AgentLoop:
                 await turn.take_in(arrived)
             reply = await asking.ask()
             found = kept(reply)
-            arrived = pending() if found.message.tool_calls else ()
-            begun = not arrived and _begins(found, repeats)
+            if found.message.tool_calls and (arrived := pending()):
+                await turn.take_in(arrived, after=turn.keep(found.message, reply.usage))
+                continue
+            begun = _begins(found, repeats)
             if not found.is_empty:
                 await turn.keep(found.message, reply.usage, begin=begun)
-            if arrived:
-                await turn.take_in(arrived)
-                continue
             if found.is_empty or found.unfinished:
                 if stumbled:
                     return TurnEnd.LIMIT, await self._give_up(turn, found)

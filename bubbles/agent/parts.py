@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import stat
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, date, datetime
 
 from bubbles.agent.prompt import MOST_SKILLS, PromptParts, Skill
@@ -46,7 +47,12 @@ async def read_parts(
     """
     today = datetime.now(UTC).astimezone().date()
     facts = facts_of(folders, place, origin, today)
-    return await asyncio.to_thread(_read_parts, folders, settings, own, facts, mask)
+    parts = await asyncio.to_thread(_read_parts, folders, settings, own, facts, mask)
+    if str(place.spec.cwd) == str(folders.desk):
+        return parts
+    # In a project a relative path means another directory.
+    skills = tuple(replace(skill, path=f"{folders.desk}/{skill.path}") for skill in parts.skills)
+    return replace(parts, skills=skills)
 
 
 def _read_parts(

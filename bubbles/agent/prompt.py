@@ -52,11 +52,9 @@ to you below. Write into MEMORY.md what will still matter in other conversations
 true. Scratch goes into data/, where files that nobody touches are removed after three days.
 - Old messages are summarised when the conversation gets long. A summary is a record, not a task."""
 
-HEARTBEAT_OFF = (
-    "Heartbeat: off. You act when a message comes and not by yourself; the person can turn a heartbeat on (/heartbeat)."
-)
-
-_FENCE = re.compile(r"<(?=\s*/?\s*part\b)", re.IGNORECASE)
+_GAP = r"(?:[^\w<>]|[\u115f\u1160\u3164\uffa0])*"
+"""Blanks, signs, and whatever does not show: a model may well read over it."""
+_FENCE = re.compile(rf"<(?={_GAP}{_GAP.join('part')}(?![a-z0-9_]))", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +77,7 @@ class PromptParts:
     skills: tuple[Skill, ...] = ()
     facts: tuple[tuple[str, str], ...] = ()
     """The session and its place: what, and which. Shown on a line each."""
-    heartbeat: str = HEARTBEAT_OFF
+    heartbeat: str = ""
     """HB-03."""
 
 

@@ -37,7 +37,11 @@ def kept(reply: ModelReply) -> Kept:
         number for number, call in enumerate(calls) if cut and not _is_whole(call.arguments, blank=number < last)
     )
     calls = tuple(replace(call, arguments="{}") if number in unfinished else call for number, call in enumerate(calls))
-    message = reply.message if calls == reply.message.tool_calls else replace(reply.message, tool_calls=calls)
+    # Text that is nothing but blanks is refused by some vendors, and with it all that the session sends from then on.
+    text = reply.message.text if reply.message.text.strip() else ""
+    message = reply.message
+    if (text, calls) != (message.text, message.tool_calls):
+        message = replace(message, text=text, tool_calls=calls)
     return Kept(message=message, unfinished=unfinished, cut=cut)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 
 from bubbles.agent.contract import TurnObserver
@@ -78,14 +78,19 @@ class Turn:
         for call in tuple(self.history.open_calls):
             await self.answer(call, text)
 
-    async def take_in(self, messages: Sequence[UserMessage]) -> None:
+    async def take_in(
+        self, messages: Sequence[UserMessage], *, after: Coroutine[None, None, None] | None = None
+    ) -> None:
         """What the person wrote meanwhile, each message by itself (B060); calls that have not begun give way.
 
-        Not to be cut by a cancellation: whoever had the messages has given them away.
+        Not to be cut by a cancellation: whoever had the messages has given them away. ``after`` is what must be written
+        before them.
         """
-        await completed(self._take_in(messages))
+        await completed(self._take_in(messages, after))
 
-    async def _take_in(self, messages: Sequence[UserMessage]) -> None:
+    async def _take_in(self, messages: Sequence[UserMessage], after: Coroutine[None, None, None] | None) -> None:
+        if after is not None:
+            await after
         await self.answer_open(NEW_MESSAGE)
         for message in messages:
             await self.history.add_user(message, author=Author.PERSON, origin=self.origin, turn=self.id)

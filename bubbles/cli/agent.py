@@ -104,6 +104,8 @@ def _run(settings: Settings, options: Options, text: str | None, *, as_json: boo
     from bubbles.app import workshop
 
     with workshop(settings) as shop:
+        if options.project is not None:
+            shop.check_project(options.project)
         if text is None:
             from bubbles.cli.chat.talk import talk
 

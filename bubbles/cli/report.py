@@ -31,6 +31,19 @@ def styled(text: str, style: str, stream: Any = None) -> str:
     return f"\x1b[{STYLES[style]}m{text}\x1b[0m" if stream.isatty() else text
 
 
+def session_key(text: str) -> str:
+    """The key of the session that ``--session TEXT`` names; for options of typer. Raises typer.BadParameter."""
+    import typer
+
+    from bubbles.sessions.contract import SessionError
+    from bubbles.sessions.key import named
+
+    try:
+        return named(text)
+    except SessionError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
 def print_json(value: object) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=True, sort_keys=False))
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bubbles.cli.report import HELP, complain, print_json, print_table, styled, visible
+from bubbles.cli.report import HELP, complain, print_json, print_table, session_key, styled, visible
 from bubbles.errors import BubblesError
 
 if TYPE_CHECKING:
@@ -33,7 +33,10 @@ MAX_COMPLAINTS = 5
 MAX_LINE_BYTES = 4 << 20
 """Of one row of ``--batch``."""
 
-Session = Annotated[str | None, typer.Option("--session", "-s", metavar="KEY", help="Also this session's own rules.")]
+Session = Annotated[
+    str | None,
+    typer.Option("--session", "-s", metavar="NAME", parser=session_key, help="Also this session's own rules."),
+]
 Rules = Annotated[
     Path | None,
     typer.Option("--rules", metavar="DIR", help="In place of the assistant's rules.", show_default="~/.bubbles/rules"),

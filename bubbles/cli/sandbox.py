@@ -13,7 +13,7 @@ import typer
 
 from bubbles.cli import image
 from bubbles.cli.doctor import doctor
-from bubbles.cli.report import HELP, complain, print_json, print_table, run, size
+from bubbles.cli.report import HELP, complain, print_json, print_table, run, session_key, size
 from bubbles.errors import BubblesError
 
 if TYPE_CHECKING:
@@ -63,6 +63,17 @@ Backend = Annotated[
         show_default="as configured",
     ),
 ]
+Session = Annotated[
+    str | None,
+    typer.Option(
+        "--session",
+        "-s",
+        metavar="NAME",
+        parser=session_key,
+        help="Keep the HOME of this session.",
+        show_default="a throw-away HOME",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
 
@@ -73,12 +84,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 def exec_(
     command: Annotated[list[str], typer.Argument(metavar="-- CMD...", help="The program and its arguments.")],
     backend: Backend = None,
-    session: Annotated[
-        str | None,
-        typer.Option(
-            "--session", "-s", metavar="NAME", help="Keep the HOME of this session.", show_default="a throw-away HOME"
-        ),
-    ] = None,
+    session: Session = None,
     root: Annotated[
         list[Path] | None,
         typer.Option(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bubbles.cli.report import print_json, print_table, styled, visible
+from bubbles.cli.report import print_json, print_table, session_key, styled, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,7 +22,8 @@ LABEL = 11
 
 def status(
     session: Annotated[
-        str | None, typer.Option("--session", "-s", metavar="KEY", help="Also this session's own rules.")
+        str | None,
+        typer.Option("--session", "-s", metavar="NAME", parser=session_key, help="Also this session's own rules."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
 ) -> int:
@@ -121,12 +122,9 @@ def _model(settings: Settings) -> dict[str, str | None]:
 
 def configured(settings: Settings) -> list[str]:
     """Names of the providers that have a key or an address."""
-    found = settings.providers
-    return [
-        name
-        for name in type(found).model_fields
-        if (one := getattr(found, name)).api_key is not None or one.base_url is not None
-    ]
+    from bubbles.providers import select
+
+    return [entry.name for entry in select.configured(settings)]
 
 
 def differences(settings: Settings) -> tuple[dict[str, dict[str, str]], list[str]]:

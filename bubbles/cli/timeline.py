@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bubbles.cli.report import complain, styled, visible
+from bubbles.cli.report import complain, session_key, styled, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,7 +30,9 @@ MIN_COMMAND = 20
 
 
 def timeline(
-    session: Annotated[str | None, typer.Option("--session", "-s", metavar="NAME", help="Only of this one.")] = None,
+    session: Annotated[
+        str | None, typer.Option("--session", "-s", metavar="NAME", parser=session_key, help="Only of this session.")
+    ] = None,
     since: Annotated[
         str | None,
         typer.Option("--since", metavar="WHEN", help="Such as 2h, 3d, 2026-11-01 or 2026-11-01T08:00:00Z."),

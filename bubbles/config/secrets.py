@@ -11,6 +11,7 @@ from bubbles.config.schema import FileSettings, ProvidersSettings
 _SECRET_HEADER = re.compile(r"auth|key|token|secret|cookie|pass|credential|signature", re.IGNORECASE)
 _LOOKS_RANDOM = re.compile(r"(?=[^\d]{0,200}\d)(?=[^A-Za-z]{0,200}[A-Za-z])[^\s/:]{12,}")
 _SCHEME = re.compile(r"(?:bearer|basic|token|digest|apikey)\s+(.+)", re.IGNORECASE)
+_SECRET_QUERY = re.compile(rf"{_SECRET_HEADER.pattern}|^(?:sig|code)$", re.IGNORECASE)
 _PASSWORD_OF_URL = re.compile(r"://([^\s/@]{1,512})@")
 
 
@@ -43,8 +44,14 @@ def _of_header(name: str, value: str) -> Iterator[str]:
 
 
 def _of_address(address: str) -> Iterator[str]:
-    """The password, as it is written and as it is meant; a user without a password is a key."""
+    """The password, as it is written and as it is meant; a user without a password is a key, and so may be a part of
+    the query.
+    """
     for login in _PASSWORD_OF_URL.findall(address):
         user, colon, password = login.partition(":")
         secret = password if colon else user
         yield from (secret, unquote(secret))
+    for part in address.partition("?")[2].partition("#")[0].split("&"):
+        name, _, value = part.partition("=")
+        if _SECRET_QUERY.search(name):
+            yield from (value, unquote(value))

@@ -130,16 +130,18 @@ class Controller:
         *,
         cwd: str | None = None,
         eof: bool = False,
+        line: str = "",
     ) -> None:
         """Type ``data`` into a process of ``start`` if it may be: to a shell, it is a command like any other.
 
         ``command`` and ``cwd`` are what the process was started with. ``eof`` closes its input; that alone asks nobody.
+        ``line`` is what was typed before it into the same line: what is decided on, and shown, is the line so far.
         Raises as ``exec`` does, FileError when the process no longer reads, GateError when it does not for ``INPUT_S``.
         """
         if not data:
             await self._fed(process, data, eof)
             return
-        text = data.decode("utf-8", "surrogateescape")
+        text = line + data.decode("utf-8", "surrogateescape")
         directory = place.directory(cwd)
 
         def judged() -> Subject:

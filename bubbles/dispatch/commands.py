@@ -10,20 +10,27 @@ from bubbles.bus import Origin
 from bubbles.config.schema import SessionSettings
 from bubbles.config.session import DEFAULT, change_session_setting
 from bubbles.controller.rulefiles import LoadedRules
-from bubbles.dispatch.turns import CONFIG, TurnRunner
+from bubbles.dispatch.contract import CommandError
+from bubbles.dispatch.notices import CLI
+from bubbles.dispatch.turns import CONFIG, Setup, TurnRunner
 from bubbles.errors import BubblesError, ConfigError
 from bubbles.providers.contract import ToolCall
 from bubbles.tools.contract import ToolResult
 
 HELP = {
     "/config": "show what this session sets for itself",
-    "/config KEY VALUE": "set model, provider, system_prompt or sandbox for this session; 'default' takes it back",
+    "/config KEY VALUE": "set model, provider, system_prompt or sandbox; 'default' takes it back",
     "/prompt": "print the system prompt exactly as it is sent",
     "/compact": "summarise the older part of this conversation",
     "/status": "show what is in force here",
     "/stop": "stop what runs",
     "/help": "show this",
 }
+AT_TERMINAL = {
+    "/session [NAME]": "show the sessions, or go to one, new or not",
+    "exit": "leave (Ctrl-D too)",
+}
+"""Commands of the terminal itself, which answers them."""
 NAMES = tuple(dict.fromkeys(usage.split()[0] for usage in HELP))
 
 
@@ -60,7 +67,7 @@ class SessionCommands:
         name, _, rest = text.strip().partition(" ")
         rest = rest.strip()
         if rest and name != "/config":
-            return f"{name} takes nothing more: {HELP.get(name, '')}."
+            raise CommandError(f"{name} takes nothing more: {HELP.get(name, '')}.")
         match name:
             case "/config":
                 return await (self._set(rest, origin) if rest else self._show(origin))
@@ -71,8 +78,9 @@ class SessionCommands:
                 return await self._compact(origin)
             case "/status":
                 return await self._status(origin)
-        width = max(map(len, HELP))
-        return "\n".join(f"{usage:<{width}}  {what}" for usage, what in HELP.items())
+        lines = {**HELP, **(AT_TERMINAL if origin.address.channel == CLI else {})}
+        width = max(map(len, lines))
+        return "\n".join(f"{usage:<{width}}  {what}" for usage, what in lines.items())
 
     async def _compact(self, origin: Origin) -> str:
         heard = _Heard([])
@@ -87,29 +95,30 @@ class SessionCommands:
             ("model", setup.choice.model_given, own),
             ("provider", setup.choice.provider, own),
             ("system_prompt", setup.own.system_prompt or "", own),
-            ("sandbox", setup.place.backend, own),
+            ("sandbox", setup.own.sandbox or setup.place.backend, own),
         ]
-        return "\n".join(
-            f"{name:<14} {value or 'none'}{'' if name in mine else '  (default)'}" for name, value, mine in rows
-        )
+        lines = [f"{name:<14} {value or 'none'}{'' if name in mine else '  (default)'}" for name, value, mine in rows]
+        if overruled := _overruled(setup):
+            lines.append(overruled)
+        return "\n".join(lines)
 
     async def _set(self, rest: str, origin: Origin) -> str:
-        key, _, value = rest.partition(" ")
+        key, value = (*rest.split(maxsplit=1), "")[:2]
         session = await self._turns.parts.sessions.open(origin.session_key)
         path = session.folders.state / CONFIG
         known = self._turns.parts.known()
         try:
             await asyncio.to_thread(change_session_setting, path, key, value.strip(), known=known)
         except ConfigError as error:
-            return str(error).replace(
-                str(path), "This session's config.json"
-            )  # also in a chat: it answers what was written
+            said = str(error).replace(str(path), "This session's config.json")
+            raise CommandError(said) from error
         try:
-            await self._turns.setup(session, origin)
+            setup = await self._turns.setup(session, origin)
         except BubblesError as error:
             return f"{key} is set, but as it is now no turn can run: {error}"
-        back = value.strip() in ("", DEFAULT)
-        return f"{key} is the default again." if back else f"{key} is set. It holds from the next message on."
+        if value.strip() in ("", DEFAULT):
+            return f"{key} is the default again."
+        return f"{key} is set. {_overruled(setup) or 'It holds from the next message on.'}"
 
     async def _status(self, origin: Origin) -> str:
         session = await self._turns.parts.sessions.open(origin.session_key)
@@ -124,6 +133,13 @@ class SessionCommands:
             ("rules", ", ".join(f"{layer.layer}: {layer.count}" for layer in reversed(loaded.layers))),
         ]
         return "\n".join(f"{label:<9}{text}" for label, text in lines)
+
+
+def _overruled(setup: Setup) -> str:
+    """A sandbox that the command line named counts before the session's."""
+    if setup.own.sandbox in (None, setup.place.backend):
+        return ""
+    return f"While this program runs, commands go to {setup.place.backend}, which it was started with."
 
 
 def _differing(own: SessionSettings) -> Iterable[str]:

@@ -9,12 +9,19 @@ from typing import Protocol, runtime_checkable
 from bubbles.agent.contract import TurnObserver, TurnOutcome
 from bubbles.bus import InboundMessage, Origin, OutboundMessage
 from bubbles.controller.approvals.contract import Heard
+from bubbles.errors import BubblesError
 from bubbles.providers.contract import UserMessage
 
 Send = Callable[[OutboundMessage], Awaitable[None]]
 """To the channel of the message's address."""
 Pending = Callable[[], list[UserMessage]]
 """Takes what was written to the session since the turn began (CORE-06)."""
+
+
+class CommandError(BubblesError):
+    """A slash command that cannot be done as it was written; the message is for whoever wrote it, in any chat."""
+
+    exit_code = 2
 
 
 class Turns(Protocol):

@@ -14,7 +14,7 @@ from typing import Self
 
 from bubbles.agent.contract import TurnObserver, TurnOutcome
 from bubbles.bus import Address, InboundMessage, Kind, Origin, OutboundMessage, Trigger
-from bubbles.dispatch.contract import Answers, Commands, OutcomeObserver, Pending, Policy, Send, Turns
+from bubbles.dispatch.contract import Answers, CommandError, Commands, OutcomeObserver, Pending, Policy, Send, Turns
 from bubbles.dispatch.notices import CLI, Notices, of_failure, of_provider
 from bubbles.dispatch.observers import ChannelObserver
 from bubbles.dispatch.slots import Slots
@@ -58,6 +58,8 @@ class _Worker:
 
     waiting: deque[tuple[InboundMessage, Origin]] = field(default_factory=deque)
     turn: asyncio.Task[None] | None = None
+    stopped: bool = False
+    """The first message that waits was stopped before its turn began."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -112,22 +114,31 @@ class Dispatcher:
             await self._say(origin, Kind.NOTICE, heard.say)
             return
         text = message.text.strip()
-        if text == STOP:
+        if text == STOP and origin.trigger is Trigger.USER:
             if self.stop(origin.session_key):
                 await self._say(origin, Kind.NOTICE, STOPPED)
             else:
                 await self._say(origin, Kind.NOTICE, NOTHING_RUNS)
                 await self._end(origin)
-        elif self._wiring.commands.known(text) and not self._wiring.commands.waits(text):
+        elif self._is_command(message) and not self._wiring.commands.waits(text):
             await self._command(text, origin)
             await self._end(origin)
-        elif not self._take(message, origin):
+        elif not self._take(message, origin) and origin.trigger is Trigger.USER:
             await self._say(origin, Kind.NOTICE, FULL)
 
     def stop(self, session_key: str) -> bool:
         """End the session's running turn; whether there was one. What waits behind it goes on."""
         worker = self._workers.get(session_key)
-        return worker is not None and worker.turn is not None and worker.turn.cancel()
+        if worker is None:
+            return False
+        if worker.turn is not None and worker.turn.cancel():
+            return True
+        worker.stopped = bool(worker.waiting)
+        return worker.stopped
+
+    def _is_command(self, message: InboundMessage) -> bool:
+        """Only for who may use the assistant: a job's text, or a bystander's, sets nothing and shows nothing."""
+        return message.trigger is Trigger.USER and self._wiring.commands.known(message.text.strip())
 
     def _origin(self, message: InboundMessage) -> Origin:
         return Origin(
@@ -148,27 +159,29 @@ class Dispatcher:
         return True
 
     async def _work(self, key: str, worker: _Worker) -> None:
-        """Turn after turn until nothing waits. A stopped turn ends alone; the worker goes on."""
+        """Turn after turn until nothing waits. A stopped turn ends alone; the worker goes on.
+
+        Whatever comes of a turn, even if it was stopped before its first step, the person at a terminal learns that it
+        is over (ERR-04).
+        """
         try:
             while worker.waiting:
                 message, origin = worker.waiting.popleft()
-                worker.turn = self._tasks.create_task(self._handle(message, origin, worker))
-                await asyncio.wait({worker.turn})
-                worker.turn = None
+                if worker.stopped:
+                    worker.stopped = False
+                else:
+                    worker.turn = self._tasks.create_task(self._handle(message, origin, worker))
+                    await asyncio.wait({worker.turn})
+                await self._end(origin)
         finally:
             del self._workers[key]
             worker.ended.set()
 
     async def _handle(self, message: InboundMessage, origin: Origin, worker: _Worker) -> None:
-        """Whatever comes of it, the person at a terminal learns that it is over (ERR-04)."""
-        try:
-            text = message.text.strip()
-            if self._wiring.commands.known(text):
-                await self._command(text, origin)
-            else:
-                await self._turn(message, origin, worker)
-        finally:
-            await asyncio.shield(self._end(origin))
+        if self._is_command(message):
+            await self._command(message.text.strip(), origin)
+        else:
+            await self._turn(message, origin, worker)
 
     async def _turn(self, message: InboundMessage, origin: Origin, worker: _Worker) -> None:
         observer = self._wiring.observer_for(origin.address) or ChannelObserver(
@@ -177,7 +190,7 @@ class Dispatcher:
         try:
             async with self._slots.held(origin.session_key):
                 outcome = await self._wiring.turns.run(
-                    message, origin, observer, _pending(worker, self._wiring.commands)
+                    message, origin, observer, _pending(worker, self._wiring.commands, origin)
                 )
         except Exception as error:  # noqa: BLE001 - an edge: whatever a turn raises ends here (ERR-01)
             if isinstance(error, BubblesError):
@@ -193,28 +206,31 @@ class Dispatcher:
 
     async def _tell(self, outcome: TurnOutcome, origin: Origin) -> None:
         if outcome.error is not None:
-            _log.warning("a turn of session %s got no answer: %s", origin.session_key, outcome.error)
             if self._notices.wanted(origin):
                 await self._say(origin, Kind.NOTICE, of_provider(outcome.error))
         elif outcome.text:
             await self._say(origin, Kind.NOTICE if outcome.end is TurnEnd.LIMIT else Kind.REPLY, outcome.text)
 
     async def _command(self, text: str, origin: Origin) -> None:
+        failed = True
         try:
             said = await self._wiring.commands.run(text, origin)
+            failed = False
+        except CommandError as error:
+            said = str(error)
         except BubblesError as error:
-            said = of_failure(error, origin) if origin.address.channel != CLI else str(error)
+            said = of_failure(error, origin)
         except Exception as error:  # noqa: BLE001 - an edge, as in _turn
             _log.exception("%s of session %s failed", text.split(maxsplit=1)[0], origin.session_key)
             said = of_failure(error, origin)
-        await self._say(origin, Kind.NOTICE, said)
+        await self._say(origin, Kind.NOTICE, said, failed=failed)
 
     async def _end(self, origin: Origin) -> None:
         if origin.address.channel == CLI:
             await self._say(origin, Kind.END, "")
 
-    async def _say(self, origin: Origin, kind: Kind, text: str) -> None:
-        await self._outbox.put(OutboundMessage(address=origin.address, text=text, kind=kind))
+    async def _say(self, origin: Origin, kind: Kind, text: str, *, failed: bool = False) -> None:
+        await self._outbox.put(OutboundMessage(address=origin.address, text=text, kind=kind, failed=failed))
 
     def _offer(self, message: OutboundMessage) -> None:
         """What is only of use while a turn runs is dropped when nobody keeps up."""
@@ -237,14 +253,18 @@ def _end_of(observer: TurnObserver, came: TurnOutcome | Exception) -> None:
         observer.ended(came)
 
 
-def _pending(worker: _Worker, commands: Commands) -> Pending:
-    """Takes the messages that wait, up to the first command; what a turn takes is answered by it (CORE-06)."""
+def _pending(worker: _Worker, commands: Commands, origin: Origin) -> Pending:
+    """Takes the messages that wait, up to the first command; what a turn takes is answered by it (CORE-06).
+
+    So it takes none of another chat: where several chats are one session, each is answered where it was written.
+    """
 
     def take() -> list[UserMessage]:
         taken = []
         while worker.waiting and not commands.known(worker.waiting[0][0].text.strip()):
-            if worker.waiting[0][1].trigger is not Trigger.USER:
-                break  # a job's message is a turn of its own
+            waiting = worker.waiting[0][1]
+            if not waiting.trigger is origin.trigger is Trigger.USER or waiting.address != origin.address:
+                break  # a job's message is a turn of its own, and so is what a person writes while a job is done
             taken.append(UserMessage(text=worker.waiting.popleft()[0].text))
         return taken
 

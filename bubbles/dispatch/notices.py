@@ -23,11 +23,19 @@ MEND = {
     Category.REJECTED: "Put it differently, or look at the model's name.",
 }
 
+USED_UP = "The quota, or the credit, is used up: look at the account with the provider."
+"""Of a rate limit that does not pass."""
+
 
 def of_provider(error: ProviderError) -> str:
     tries = "once" if error.attempts == 1 else f"{error.attempts} times"
-    until = f" It is available again {error.resets}." if error.resets else ""
-    return f"The model gave no answer: {error.category} (tried {tries}).{until} {MEND[error.category]}"
+    if error.resets:
+        mend = f"It is available again {error.resets}."
+    elif error.category is Category.RATE_LIMIT and not error.retryable:
+        mend = USED_UP
+    else:
+        mend = MEND[error.category]
+    return f"The model gave no answer: {error.category} (tried {tries}). {mend}"
 
 
 def of_failure(error: BaseException, origin: Origin) -> str:

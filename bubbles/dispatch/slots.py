@@ -32,15 +32,23 @@ class Slots:
 
     @asynccontextmanager
     async def away(self, session_key: str) -> AsyncIterator[None]:
-        """The session's turn waits for a person: its place is free meanwhile, and waited for again after."""
+        """The session's turn waits for a person: its place is free meanwhile, and waited for again after.
+
+        A turn that is stopped meanwhile needs none any more, and does not wait for others to end.
+        """
         if session_key not in self._holders:
             yield
             return
         self._give(session_key)
+        stopped = False
         try:
             yield
+        except asyncio.CancelledError:
+            stopped = True
+            raise
         finally:
-            await self._take(session_key)
+            if not stopped:
+                await self._take(session_key)
 
     async def _take(self, session_key: str) -> None:
         await self._free.acquire()

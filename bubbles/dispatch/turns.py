@@ -40,10 +40,13 @@ class Places:
         self._place_for = place_for
         self._places: dict[str, Workplace] = {}
 
-    async def settle(self, folders: Folders, backend: str | None) -> Workplace:
-        """Raises BubblesError, or what the backend says of an unusable demand."""
-        place = self._places[folders.key] = await asyncio.to_thread(self._place_for, folders, backend)
-        return place
+    async def find(self, folders: Folders, backend: str | None) -> Workplace:
+        """Where a turn that began now would act. Raises BubblesError, or what the backend says of a bad demand."""
+        return await asyncio.to_thread(self._place_for, folders, backend)
+
+    def settle(self, key: str, place: Workplace) -> None:
+        """A turn of this session begins there. Who only looks (``/status``) does not move a turn that runs."""
+        self._places[key] = place
 
     def of(self, origin: Origin) -> Workplace:
         return self._places[origin.session_key]
@@ -60,6 +63,8 @@ class Parts:
     toolbox: Callable[[PlaceOf], Toolbox]
     choose: Callable[[str | None, str | None], Choice]
     """By the model and the provider that a session sets for itself. Raises ConfigError."""
+    warm: Callable[[Choice], None]
+    """Told of a choice as soon as it is known that a request will follow."""
     provider: Callable[[Choice], Provider]
     redact: Callable[[str], str]
     mask: Callable[[str], str] = str
@@ -94,6 +99,7 @@ class TurnRunner:
         async with session.turn() as history:
             _tell(session, observer)
             setup = await self.setup(session, origin, observer)
+            self.parts.places.settle(session.key, setup.place)
             # The model thinks first: the sandbox is there when the first call comes (SBX-12).
             self.parts.controller.open_ahead(setup.place)
             return await self._loop(setup.choice).run(
@@ -116,14 +122,16 @@ class TurnRunner:
             return await loop.compact(history, prompt=setup.prompt, observer=observer, origin=origin)
 
     async def setup(self, session: Session, origin: Origin, observer: TurnObserver | None = None) -> Setup:
-        """What would be in force for a turn of this origin. Raises ConfigError."""
+        """What would be in force for a turn of this origin. Raises ConfigError. With an observer a turn follows."""
         settings, folders = self.parts.settings, session.folders
         own, warnings = await asyncio.to_thread(load_session_settings, folders.state / CONFIG)
         if observer is not None:
             for warning in warnings:
                 observer.notice(warning)
         choice = self.parts.choose(own.model, own.provider)
-        place = await self.parts.places.settle(folders, own.sandbox)
+        if observer is not None:
+            self.parts.warm(choice)
+        place = await self.parts.places.find(folders, own.sandbox)
         parts = await read_parts(folders, settings, own=own, place=place, origin=origin, mask=self.parts.mask)
         return Setup(folders=folders, own=own, choice=choice, place=place, prompt=build_prompt(parts))
 

@@ -33,6 +33,8 @@ _STOPS = {
 _FAILED = frozenset({"error", "abort", "network_error", "insufficient_system_resource"})
 """OpenRouter, SGLang, Zhipu, DeepSeek: the server gave up."""
 _MAX_COUNT = 2**53
+MAX_WRITTEN = 30 * 2**20
+"""Bytes of a reply as JSON. It has to fit into one line of a history, and control characters grow there."""
 _DECODER = json.JSONDecoder(strict=False, parse_constant=lambda _: None)  # NaN stands in no JSON that others read
 
 
@@ -87,6 +89,8 @@ class Assembly:
         if not (text or calls or self.finished):
             raise broken("the reply is empty")
         message = AssistantMessage(text=text, tool_calls=calls, vendor=self._vendor.all(), provider=self._provider)
+        if _written(message) > MAX_WRITTEN:
+            raise broken(f"the reply is longer than {MAX_WRITTEN} bytes")
         return ModelReply(message=message, stop=self._stop(calls), usage=self._usage)
 
     def _taken(self) -> set[str]:
@@ -153,6 +157,13 @@ class Assembly:
             output_tokens=_number(usage.get("completion_tokens")),
             cached_tokens=_number(cached or usage.get("cached_tokens") or usage.get("prompt_cache_hit_tokens")),
         )
+
+
+def _written(message: AssistantMessage) -> int:
+    """At most so many bytes of JSON."""
+    calls = message.tool_calls
+    parts = (message.text, message.vendor, *(part for call in calls for part in (call.arguments, call.vendor)))
+    return sum(len(json.dumps(part, default=dict)) for part in parts)
 
 
 def _decoded(data: str) -> Iterator[object]:

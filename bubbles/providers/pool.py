@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
 from bubbles.config.schema import Settings
-from bubbles.errors import ConfigError
 from bubbles.providers.contract import Provider
 from bubbles.providers.select import Choice, choose
 
 
 class ProviderPool:
-    """Use as an async context. ``instead`` stands for whatever the settings would choose: a script needs no key.
-
-    What the configured provider's first request has to import is imported from the start on, while other things are
-    made ready or the person still types.
-    """
+    """Use as an async context. ``instead`` stands for whatever the settings would choose: a script needs no key."""
 
     def __init__(self, settings: Settings, instead: Provider | None = None) -> None:
         self._settings = settings
@@ -27,24 +21,22 @@ class ProviderPool:
         self._warming: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        if self._instead is None:
-            self._warming = asyncio.create_task(self._warm())
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._warming is not None:
-            self._warming.cancel()
             await asyncio.wait({self._warming})
         for provider in self._made.values():
             await provider.aclose()
 
-    async def _warm(self) -> None:
+    def warm(self, choice: Choice) -> None:
+        """A turn with this choice begins: import what its request needs while other things are made ready."""
         from bubbles.providers.build import warm
 
-        with suppress(ConfigError):  # whoever asks for a turn is told
-            await warm(self.choose(None, None))
+        if self._instead is None and self._warming is None and choice.provider not in self._made:
+            self._warming = asyncio.create_task(warm(choice))
 
     def choose(self, model: str | None, provider: str | None) -> Choice:
         """As ``select.choose``."""

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bubbles.config.care import careful
 from bubbles.config.schema import ProviderSettings, Settings
 from bubbles.errors import ConfigError
 from bubbles.providers.registry import NOBODYS, REGISTRY, Entry, Kind, of_prefix, spelled
@@ -195,5 +196,6 @@ def _chosen(entry: Entry, model: str, given: str, reason: str) -> Choice:
 
 
 def _shown(text: str) -> str:
-    plain = "".join(letter if letter.isprintable() else "?" for letter in text[: MAX_NAME_CHARS + 1])
+    """A key that was pasted in the wrong place is not shown."""
+    plain = "".join(letter if letter.isprintable() else "?" for letter in careful(text[: MAX_NAME_CHARS + 1]))
     return plain if len(plain) <= 80 else f"{plain[:77]}..."

@@ -176,10 +176,10 @@ def put_link(root: Path, name: str, target: Path) -> str | None:
         last = _parts(name)[-1]
         aside: str | None = None
         for _ in range(_TRIES):
-            if _link_at(fd, last) == os.fspath(target):
-                return aside
             with contextlib.suppress(FileExistsError):
                 os.symlink(target, last, dir_fd=fd)
+                return aside
+            if _link_at(fd, last) == os.fspath(target):  # looked at last: another program may just have made it
                 return aside
             with contextlib.suppress(FileNotFoundError):
                 free = f"{last}.replaced-{secrets.token_hex(4)}"

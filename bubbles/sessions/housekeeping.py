@@ -31,11 +31,11 @@ async def tended(data_dir: Path, every_s: float = EVERY_S) -> AsyncIterator[None
 
 async def _tend(data_dir: Path, every_s: float) -> None:
     while True:
-        due_s = await asyncio.to_thread(_due_s, data_dir / STAMP, every_s)
-        if due_s > 0:
-            await asyncio.sleep(due_s)
-            continue
         try:
+            due_s = await asyncio.to_thread(_due_s, data_dir / STAMP, every_s)
+            if due_s > 0:
+                await asyncio.sleep(due_s)
+                continue
             await clean_sessions(data_dir)
             await asyncio.to_thread((data_dir / STAMP).touch, 0o600)
         except OSError as error:

@@ -6,6 +6,7 @@ left out, and results stand behind their reply in the order of its calls, whatev
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
@@ -19,6 +20,8 @@ _SUMMARY = (
     "holds no instruction that is to be carried out again: what was asked for in it was dealt with when it was asked, "
     "unless it says otherwise at its end. The messages after it are the ones to answer.]\n\n{}\n\n[End of the summary.]"
 )
+_POSING = re.compile(r"\[(?=\W*end\W+of\W+the\W+summary)", re.IGNORECASE)
+"""Text in a summary that would end it before its end: what follows would read like a message of the person."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,7 +246,7 @@ class Transcript:
         self.summary = content.summary
         self.turn = content.open_turn
         self.kept_from = max(self.kept_from, content.kept_from)
-        self._head = (UserMessage(text=_SUMMARY.format(content.summary)),)
+        self._head = (UserMessage(text=_SUMMARY.format(_POSING.sub("(", content.summary))),)
         self._rebuild(piece for piece in self._pieces if piece.seq >= self.kept_from)
 
     def _end(self, turn: str, content: Ended) -> None:

@@ -91,7 +91,11 @@ def _template_files(template: Path) -> Iterator[Path]:
 def _link(folders: Folders) -> list[str]:
     warnings = []
     for name in LINKS:
-        aside = beneath.put_link(folders.desk, name, folders.state / name)
+        try:
+            aside = beneath.put_link(folders.desk, name, folders.state / name)
+        except beneath.RefusedError as error:
+            warnings.append(str(error))  # the link is for people: without it the session works as well
+            continue
         if aside is not None:
             warnings.append(
                 f"{name} in the desk of session {folders.key} was something else than the link that it is for you. "

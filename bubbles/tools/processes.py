@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from bubbles.bus import Origin
+from bubbles.controller.contract import DeclinedError, Workplace
 from bubbles.controller.controller import Controller
 from bubbles.controller.places import BackgroundProcess, ExecResult, Outcome, OutputChunk, SandboxError
 from bubbles.tools.contract import Args, PlaceOf, ToolError, ToolResult
@@ -40,6 +41,8 @@ class Running:
     command: str
     cwd: str | None
     since: float = field(default_factory=time.monotonic, init=False)
+    line: str = field(default="", init=False)
+    """What was typed into it and has no line break behind it yet."""
     ended_at: float | None = None
     """When it was first seen that it had ended."""
 
@@ -153,18 +156,32 @@ class Process:
 
     async def _write(self, running: Running, args: ProcessArgs, since: int | None, origin: Origin) -> int:
         """Where the output begins that came since."""
-        data = (args.input + ("\n" if args.newline else "")).encode()
-        if not data and not args.eof:
+        typed = args.input + ("\n" if args.newline else "")
+        if not typed and not args.eof:
             raise ToolError("There is nothing to write: give input, newline or eof.")
+        if len(running.line) + len(typed) > MAX_INPUT + 1:
+            raise ToolError(
+                f"With what was written before, that is a line of over {MAX_INPUT:,} characters: write it to a file, "
+                "and have the program read that."
+            )
         before = running.process.poll(1 << 62)
         if before.result is not None:
             raise ToolError(f"Process {running.id} has ended, so nothing was written. {ending(before.result)}")
         place = self._place_of(origin)
-        await self._controller.write_input(
-            running.process, data, running.command, place, origin, cwd=running.cwd, eof=args.eof
-        )
+        await self._typed(running, typed, args.eof, place, origin)
         await self._controller.wait(running.process, place, origin, ANSWER_S if args.wait_s is None else args.wait_s)
         return before.next if since is None else since
+
+    async def _typed(self, running: Running, text: str, eof: bool, place: Workplace, origin: Origin) -> None:
+        """In however many pieces a line is typed, it is decided on as what it becomes."""
+        line, running.line = running.line, (running.line + text).rpartition("\n")[2]
+        try:
+            await self._controller.write_input(
+                running.process, text.encode(), running.command, place, origin, cwd=running.cwd, eof=eof, line=line
+            )
+        except DeclinedError:
+            running.line = line
+            raise
 
     async def _end(self, process: BackgroundProcess, patience_s: float) -> None:
         await process.signal(signal.SIGTERM)

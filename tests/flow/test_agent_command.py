@@ -161,8 +161,11 @@ async def test_commands_work_without_a_conversation_and_the_message_may_come_by_
         status = await agent(tmp_path, server, "-m", "/status", "-s", "quiet")
         read = await agent(tmp_path, server, "-m", "-", stdin="\ufeffüber\n".encode())
         assert server.requests[0].json["messages"][-1]["content"] == "über\n"
+        failed = await agent(tmp_path, server, "-m", "/config sandbox nowhere")
     assert (status.status, read.status, read.out) == (0, 0, "Read.\n")
     assert "some-model" in status.out
+    assert (failed.status, failed.out) == (1, "")
+    assert "nowhere" in failed.err
 
 
 @pytest.mark.parametrize(
@@ -203,6 +206,20 @@ def test_wrong_usage_is_one_sentence_and_makes_nothing(
     assert told.err.count("\n") == 1
     assert said in told.err
     assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.req("SESS-06", "SBX-08")
+@pytest.mark.parametrize(("project", "said"), [("/", "Root /"), (".", "home"), ("data/sessions/x", "Bubbles' own")])
+async def test_a_project_that_no_sandbox_opens_is_refused_before_anything_is_said(
+    tmp_path: Path, project: str, said: str
+) -> None:
+    own = tmp_path / "data" / "sessions" / "x"
+    await asyncio.to_thread(own.mkdir, parents=True)
+    place = {"/": "/", ".": str(tmp_path)}.get(project, str(own))
+    ran = await agent(tmp_path, None, "-m", "hi", "--project", place)
+    assert ran.status in (1, 2)
+    assert said in ran.err
+    assert "--root" not in ran.err
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])

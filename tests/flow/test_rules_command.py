@@ -7,6 +7,7 @@ import os
 import pty
 import subprocess
 import sys
+import termios
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -130,7 +131,7 @@ def test_a_row_that_is_no_command_is_named_and_the_others_are_judged(
         (("check", "--rules", "/nowhere", "--script", "a"), "/nowhere is not a directory"),
         (("check", "--backend", "vm", "--script", "a"), "vm"),
         (("check", "--session", "../x", "--script", "a"), "../x"),
-        (("list", "--session", "a/b"), "a/b"),
+        (("list", "--session", "a.B"), "a.B"),
     ],
 )
 def test_wrong_usage_is_one_sentence(bubbles: Run, argv: tuple[str, ...], says: str) -> None:
@@ -185,6 +186,7 @@ def test_the_gate_lets_through_asks_and_refuses(bubbles: Run, tmp_path: Path) ->
 def at_a_terminal(project: Path, environment: dict[str, str]) -> tuple[subprocess.Popen[bytes], int]:
     """``touch made`` at the gate, at a terminal; its card is shown."""
     leader, terminal = pty.openpty()
+    termios.tcsetwinsize(terminal, (24, 500))  # the project's path in one line, however long
     child = subprocess.Popen(
         [sys.executable, "-m", "bubbles", "sandbox", "exec", "-b", "local", "--gate", "--", "touch", "made"],
         stdin=terminal,

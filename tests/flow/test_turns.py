@@ -64,7 +64,7 @@ async def scene(
     base: Path,
     script: Iterable[Step] | ScriptedProvider,
     *,
-    backend: str = "local",
+    backend: str | None = "local",
     project: Path | None = None,
     person: Person | None = None,
     environment: Mapping[str, str] | None = None,
@@ -278,6 +278,27 @@ async def test_slash_commands_look_at_a_session_and_set_it(tmp_path: Path) -> No
     assert len(here.provider.requests) == 1
 
 
+@pytest.mark.req("SESS-03")
+@pytest.mark.blocking
+async def test_who_looks_at_a_session_while_its_turn_runs_does_not_move_the_turn(tmp_path: Path) -> None:
+    person = Person(says=None)
+    script: list[Step] = [
+        calls(("exec", {"script": "echo here"}), ("exec", {"script": "curl https://example.org/1"})),
+        calls(("exec", {"script": "echo still here"})),
+        "Done.",
+    ]
+    async with scene(tmp_path, script, backend=None, person=person) as here:
+        await here.channel.say("go")
+        await person.asked.wait()
+        own = here.data_dir / "session_state" / DESK_KEY / "config.json"
+        own.write_text('{"sandbox": "local_isolated"}')
+        await here.channel.say("/status")
+        assert "local_isolated" in (await here.channel.heard(1))[0]
+        await here.channel.say("no")
+        await here.channel.heard(3)
+        assert here.results()[2] == "still here\n", "and not in a sandbox that was opened anew"
+
+
 @pytest.mark.req("SEC-03")
 @pytest.mark.blocking
 async def test_configured_keys_are_masked_in_what_tools_give(tmp_path: Path) -> None:
@@ -295,6 +316,30 @@ async def test_configured_keys_are_masked_in_what_tools_give(tmp_path: Path) -> 
         assert key not in here.results()[0]
     kept = [p for p in (tmp_path / "data").rglob("*") if p.is_file() and p != config]
     assert all(key not in p.read_text(errors="replace") for p in kept)
+
+
+@pytest.mark.req("SEC-03", "CORE-03")
+@pytest.mark.blocking
+async def test_a_key_that_a_command_puts_into_files_of_the_desk_is_masked_in_the_next_prompt(tmp_path: Path) -> None:
+    """B122 by another way: what is copied into MEMORY.md or a skill is no tool result."""
+    key = "key-of-the-owner-0123456789"
+    config = tmp_path / "data" / "config.json"
+    config.parent.mkdir()
+    config.write_text(json.dumps({"providers": {"openai": {"apiKey": key}}}))
+    config.chmod(0o600)
+    head = "---\\nname: x\\ndescription: %s\\n---\\n"
+    skill = f"mkdir -p skills/x; printf -- '{head}' \"$(cat {config})\" > skills/x/SKILL.md"
+    copying = f"cat {config} > MEMORY.md; cat {config} > SOUL.md; {skill}"
+    async with scene(tmp_path, [calls(("exec", {"script": copying})), "Copied.", "Again."]) as here:
+        await here.channel.say("remember your configuration")
+        await here.channel.heard()
+        await here.channel.say("/prompt")
+        shown = (await here.channel.heard(2))[1]
+        await here.channel.say("and now?")
+        await here.channel.heard(3)
+        for prompt in (shown, here.provider.requests[-1].system):
+            assert prompt.count("apiKey") == 3
+            assert key not in prompt
 
 
 @pytest.mark.req("CORE-02", "CORE-04")

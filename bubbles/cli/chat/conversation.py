@@ -219,7 +219,7 @@ def in_force(assistant: Assistant, key: str, backend: str | None) -> tuple[InFor
     settings = assistant.settings
     try:
         own, _ = load_session_settings(assistant.sessions.folders(key).state / CONFIG)
-        sandbox = own.sandbox or backend or settings.tools.sandbox.backend
+        sandbox = backend or own.sandbox or settings.tools.sandbox.backend
         return InForce(assistant.turns.parts.choose(own.model, own.provider).model, sandbox), None
     except BubblesError as error:
         none = settings.agents.defaults.model is None and "model is set" in str(error)

@@ -53,7 +53,7 @@ class Heard:
             self.over.set()
         elif message.kind is Kind.REPLY:
             self.reply = message.text
-        elif of_session(self.errand.text):
+        elif of_session(self.errand.text) and not message.failed:
             self.reply = message.text  # the answer to a command is what was asked for
             if self.live:
                 screen.out(f"{shown(message.text)}\n")

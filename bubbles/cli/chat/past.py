@@ -63,6 +63,6 @@ def _line(text: str) -> bytes:
 def _text(line: bytes) -> str:
     try:
         text = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return ""  # cut off when the program ended, or by our own beginning in the middle
     return text if isinstance(text, str) else ""

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from bubbles.cli.chat.text import one_line, shown
 from bubbles.cli.report import STYLES, size
+
+if TYPE_CHECKING:
+    from markdown_it.token import Token
 
 Write = Callable[[str], None]
 """Takes whole lines of text that is safe to show."""
@@ -67,11 +71,24 @@ def rendered(markdown: str, width: int) -> str:
     """Markdown for a terminal that has colours. Addresses are shown: a link could claim another than it leads to."""
     import io
 
+    from markdown_it import MarkdownIt
     from rich.console import Console
     from rich.markdown import Markdown
 
     page = io.StringIO()
     console = Console(file=page, force_terminal=True, width=width, highlight=False, legacy_windows=False)
-    console.print(Markdown(markdown, hyperlinks=False, code_theme="ansi_dark"))
+    shape = Markdown("", hyperlinks=False, code_theme="ansi_dark")
+    # HTML is text: rich would leave it out, and List<int> with it (B100). Entities are characters only from here on.
+    parser = MarkdownIt("commonmark", {"html": False}).enable("strikethrough").enable("table")
+    shape.parsed = parser.parse(markdown)
+    for token in _all_of(shape.parsed):
+        token.content = shown(token.content)
+    console.print(shape)
     lines = [line.rstrip() for line in page.getvalue().split("\n")]
     return "\n".join(lines).strip("\n")
+
+
+def _all_of(tokens: Iterable[Token]) -> Iterator[Token]:
+    for token in tokens:
+        yield token
+        yield from _all_of(token.children or ())

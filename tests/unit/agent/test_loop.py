@@ -13,13 +13,16 @@ from bubbles.agent.replies import MOST_CALLS
 from bubbles.agent.turn import FAILED, NEW_MESSAGE, STOPPED
 from bubbles.bus import Origin
 from bubbles.providers.contract import (
+    AssistantMessage,
     Category,
+    Message,
     ModelRequest,
     ProviderError,
     Stop,
     TextSink,
     ToolCall,
     ToolMessage,
+    Usage,
     UserMessage,
 )
 from bubbles.providers.scripted import ScriptedProvider, Step, calls
@@ -142,15 +145,26 @@ async def test_a_message_that_comes_with_the_last_call_is_seen_by_the_next_reque
     assert [message.text for message in at.requests[-1].messages[-2:]] == ["wrote one", "And this?"]
 
 
-async def test_a_message_is_not_lost_when_the_turn_is_stopped_while_it_is_taken_in() -> None:
+@pytest.mark.parametrize("slow", [AssistantMessage, UserMessage])
+async def test_a_message_is_not_lost_when_the_turn_is_stopped_while_it_is_taken_in(slow: type[Message]) -> None:
+    """From when it is taken: the reply that came before it is still to be written then."""
     began = asyncio.Event()
 
     class SlowDisk(MemoryHistory):
         async def add_user(self, message: UserMessage, *, author: Author, origin: Origin, turn: str) -> None:
-            if message.text == "New.":
+            await self.writes(message)
+            await super().add_user(message, author=author, origin=origin, turn=turn)
+
+        async def add_reply(
+            self, message: AssistantMessage, *, usage: Usage, model: str, turn: str, begin: bool = False
+        ) -> None:
+            await self.writes(message)
+            await super().add_reply(message, usage=usage, model=model, turn=turn, begin=begin)
+
+        async def writes(self, message: Message) -> None:
+            if isinstance(message, slow) and message.text in ("", "New."):
                 began.set()
                 await asyncio.sleep(0)
-            await super().add_user(message, author=author, origin=origin, turn=turn)
 
     at = scene(calls(note("one")), "unseen")
     at.history = SlowDisk()
@@ -268,6 +282,15 @@ async def test_arguments_that_are_no_json_are_an_error_that_the_model_sees() -> 
     assert result.is_error
     assert "JSON" in result.text
     assert at.note.lines == []
+
+
+@pytest.mark.req("CTX-03")
+async def test_blanks_before_a_call_do_not_go_back_to_the_provider() -> None:
+    """B093: a vendor that refuses such text would refuse all that the session sends from then on."""
+    at = scene(calls(note("a"), text="\n\n "), "Done.")
+    assert (await at.say()).text == "Done."
+    (said,) = (message for message in at.requests[-1].messages if isinstance(message, AssistantMessage))
+    assert (said.text, len(said.tool_calls)) == ("", 1)
 
 
 async def test_a_name_that_no_provider_takes_back_is_told_to_be_no_tool() -> None:

@@ -108,6 +108,14 @@ def test_escape_sequences_of_a_model_do_not_survive_rendering() -> None:
     assert not [part for text in said for part in ("\x1b[2J", "\x1b]", "\x07") if part in text]
 
 
+def test_html_and_what_entities_stand_for_is_text_b100() -> None:
+    page = rendered("Use List<int> and <name>, not &#x202e;this&lrm;.\n\n<script>\nx\n</script>\n\n<!-- y -->", 80)
+    for part in ("List<int>", "<name>", "<script>", "<!-- y -->"):
+        assert part in page
+    assert not set(page) & {"\u202e", "\u200e"}
+    assert "\\u202e" in page
+
+
 def test_the_commands_that_are_offered_are_those_that_the_dispatcher_knows() -> None:
     assert set(commands.OF_SESSION) == set(NAMES)
 

@@ -100,3 +100,33 @@ def test_nothing_of_the_environment_is_shown(
 def test_session_that_is_no_key_is_a_sentence() -> None:
     with pytest.raises(ConfigError, match="is not the key of a session"):
         status(session="../x")
+
+
+@pytest.mark.req("CLI-03", "SESS-03")
+def test_a_session_appears_only_where_it_differs(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    state = data / "session_state"
+    write(state / "plain" / "config.json", "{}")
+    write(state / "no_file" / "session.jsonl", "")
+    write(state / "other" / "config.json", json.dumps({"sandbox": "bubblewrap", "system_prompt": "x" * 500}))
+    write(state / "broken" / "config.json", "{")
+    assert as_json(capsys)["sessions"] == {"other": {"system_prompt": f"{'x' * 59}…", "sandbox": "bubblewrap"}}
+    assert status() == 0
+    shown = capsys.readouterr().out
+    assert "other: system_prompt" in shown
+    assert "plain" not in shown
+    assert str(state / "broken" / "config.json") in shown
+
+
+@pytest.mark.req("PROV-02", "CLI-03")
+def test_the_model_is_shown_with_who_answers_and_why(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    providers = {"openrouter": {"apiKey": "key-of-the-owner-0123456789"}}
+    written = {"agents": {"defaults": {"model": "anthropic/claude-x"}}, "providers": providers}
+    write(data / "config.json", json.dumps(written))
+    found = as_json(capsys)
+    assert (found["model"]["model"], found["model"]["provider"]) == ("anthropic/claude-x", "openrouter")
+    assert "anthropic, which has no key" in found["model"]["reason"]
+    assert found["providers"] == ["openrouter"]
+    assert status() == 0
+    shown = capsys.readouterr().out
+    assert found["model"]["reason"] in shown
+    assert "key-of-the-owner" not in shown

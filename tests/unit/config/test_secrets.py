@@ -119,7 +119,10 @@ def full(home: Path) -> Settings:
                         "X-Whatever": "aB3dE5fG7hI9jK1",
                     },
                 },
-                "custom": {"baseUrl": "https://me:pass%20word@host/v1", "apiKey": " key-with-blanks\n"},
+                "custom": {
+                    "baseUrl": "https://me:pass%20word@host/v1?v=2024&api-key=key%2Bof%2Bquery&sig=",
+                    "apiKey": " key-with-blanks\n",
+                },
                 "vllm": {"baseUrl": "https://login-as-key@host/v1", "apiKey": ""},
             },
             "tools": {"web": {"searchApiKey": "search-key"}},
@@ -137,6 +140,8 @@ def test_secrets_of_settings_are_all_keys_and_whatever_looks_like_one(tmp_path: 
         "pass%20word",
         "pass word",
         "key-with-blanks",
+        "key%2Bof%2Bquery",
+        "key+of+query",
         "login-as-key",
         "search-key",
     }

@@ -12,9 +12,9 @@ import pytest
 from bubbles.agent.contract import TurnObserver, TurnOutcome
 from bubbles.bus import Address, InboundMessage, Kind, Origin, OutboundMessage, Trigger
 from bubbles.controller.approvals.contract import Heard
-from bubbles.dispatch.contract import Pending, Policy
+from bubbles.dispatch.contract import CommandError, Pending, Policy
 from bubbles.dispatch.dispatcher import FULL, MAX_WAITING, Dispatcher, Wiring
-from bubbles.dispatch.notices import BROKEN, BUSY
+from bubbles.dispatch.notices import BROKEN, BUSY, USED_UP, of_provider
 from bubbles.dispatch.slots import Slots
 from bubbles.errors import BubblesError
 from bubbles.providers.contract import Category, ProviderError, ToolCall
@@ -75,7 +75,7 @@ class Plain:
 
 class PlainCommands:
     def known(self, text: str) -> bool:
-        return text.split(maxsplit=1)[0] in ("/status", "/compact", "/bad") if text else False
+        return text.split(maxsplit=1)[0] in ("/status", "/compact", "/bad", "/odd") if text else False
 
     def waits(self, text: str) -> bool:
         return text.startswith("/compact")
@@ -83,6 +83,8 @@ class PlainCommands:
     async def run(self, text: str, origin: Origin) -> str:
         if text == "/bad":
             raise BubblesError("that is not there: /secret/path")
+        if text == "/odd":
+            raise CommandError("/odd takes a number.")
         return f"{text} of {origin.session_key}"
 
 
@@ -230,6 +232,61 @@ async def test_stop_ends_the_turn_and_what_waits_behind_it_goes_on() -> None:
         assert (await here.heard(3))[2] == "Nothing runs here."
 
 
+@pytest.mark.req("ERR-04")
+@pytest.mark.parametrize("steps", [0, 1])
+async def test_a_turn_that_is_stopped_before_it_begins_is_over_too(steps: int) -> None:
+    begun: list[str] = []
+
+    async def seen(message: InboundMessage, *_: object) -> TurnOutcome:
+        begun.append(message.text)
+        return done(message.text)
+
+    async with scene(seen) as here:
+        await here.say("first", channel="cli")
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        await here.say("/stop", channel="cli")
+        assert sorted(await here.heard(2)) == ["", "Stopped."]
+        await here.say("second", channel="cli")
+        assert (await here.heard(4))[2:] == ["second", ""]
+    assert begun == ["second"]
+
+
+@pytest.mark.req("CORE-06", "ERR-04")
+async def test_a_turn_takes_nothing_that_was_written_in_another_chat() -> None:
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    async def taking(message: InboundMessage, _o: Origin, _b: TurnObserver, pending: Pending) -> TurnOutcome:
+        begun.set()
+        await go.wait()
+        return done(" + ".join([message.text, *(more.text for more in pending())]))
+
+    def written(channel: str, text: str) -> InboundMessage:
+        address = Address(channel=channel, chat_id="1")
+        return InboundMessage(address=address, sender="ann", text=text, session_key="one")
+
+    async with scene(taking) as here:
+        await here.dispatcher.deliver(written("fake", "first"))
+        await begun.wait()
+        await here.dispatcher.deliver(written("cli", "second"))
+        go.set()
+        await here.heard(1, Kind.END)
+    assert [(said.address.channel, said.text) for said in here.sent] == [
+        ("fake", "first"),
+        ("cli", "second"),
+        ("cli", ""),
+    ]
+
+
+@pytest.mark.req("ERR-02")
+@pytest.mark.parametrize("trigger", [Trigger.CRON, Trigger.HEARTBEAT, Trigger.BYSTANDER])
+@pytest.mark.parametrize("text", ["/status", "/compact", "/bad", "/stop"])
+async def test_a_slash_command_of_nobody_who_may_use_the_assistant_is_a_message(text: str, trigger: Trigger) -> None:
+    async with scene() as here:
+        await here.say(text, trigger=trigger)
+        assert await here.heard(1) == [f"you said {text}"]
+
+
 async def fail(*_: object) -> TurnOutcome:
     raise ZeroDivisionError("in /secret/path")
 
@@ -279,6 +336,17 @@ async def test_a_provider_that_fails_is_told_by_category_and_tries() -> None:
     assert said == "The model gave no answer: rate limit (tried 3 times). Wait a little and try again."
 
 
+def test_nobody_is_told_to_wait_a_little_for_a_quota_that_is_used_up() -> None:
+    spent = ProviderError(Category.RATE_LIMIT, "insufficient_quota", retryable=False)
+    assert of_provider(spent).endswith(f"rate limit (tried once). {USED_UP}")
+    tomorrow = ProviderError(
+        Category.RATE_LIMIT, "x", retryable=False, resets="2026-12-02 08:00 UTC, in about 20 hours"
+    )
+    assert of_provider(tomorrow).endswith(
+        "(tried once). It is available again 2026-12-02 08:00 UTC, in about 20 hours."
+    )
+
+
 @pytest.mark.req("ERR-01")
 async def test_errors_of_ours_are_told_at_the_owners_terminal_only() -> None:
     async def busy(*_: object) -> TurnOutcome:
@@ -296,7 +364,10 @@ async def test_a_command_that_fails_shows_nothing_of_the_machine_in_a_chat() -> 
     async with scene() as here:
         await here.say("/bad")
         await here.say("/bad", channel="cli")
-        assert await here.heard(2, Kind.NOTICE) == [BROKEN, "that is not there: /secret/path"]
+        await here.say("/odd")
+        told = [BROKEN, "that is not there: /secret/path", "/odd takes a number."]
+        assert await here.heard(3, Kind.NOTICE) == told
+        assert all(said.failed for said in here.sent if said.kind is Kind.NOTICE)
 
 
 @pytest.mark.req("APPR-01")
@@ -387,3 +458,26 @@ async def test_a_turn_that_waits_for_a_person_holds_no_place() -> None:
         pass
     async with asyncio.timeout(5), slots.held("b"):
         pass
+
+
+@pytest.mark.req("APPR-03")
+async def test_a_turn_that_is_stopped_while_it_waits_for_a_person_does_not_wait_for_a_place() -> None:
+    slots = Slots(1)
+    away = asyncio.Event()
+
+    async def asking() -> None:
+        async with slots.held("a"), slots.away("a"):
+            away.set()
+            await asyncio.Event().wait()
+
+    asker = asyncio.create_task(asking())
+    await away.wait()
+    async with slots.held("b"):
+        asker.cancel()
+        async with asyncio.timeout(5):
+            await asyncio.wait({asker})
+    assert asker.cancelled()
+    async with asyncio.timeout(5), slots.held("c"):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01), slots.held("d"):
+                pass

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bubbles.providers.assembly import Assembly
+from bubbles.providers.assembly import MAX_WRITTEN, Assembly
 from bubbles.providers.contract import AssistantMessage, Category, Message, ModelReply, ProviderError, Stop, ToolCall
 from bubbles.providers.toolcalls import MAX_CALLS
 from tests.playback import piece
@@ -266,6 +266,19 @@ def test_what_makes_no_sense_is_a_failure_that_passes(chunk: str) -> None:
         streamed(chunk)
     assert caught.value.category is Category.UNAVAILABLE
     assert caught.value.retryable
+
+
+@pytest.mark.req("CTX-04", "PROV-06")
+@pytest.mark.parametrize("where", ["content", "reasoning_content", "arguments"])
+def test_a_reply_that_no_line_of_a_history_can_hold_is_a_broken_one(where: str) -> None:
+    """A control character is one byte from a careless server, and six in JSON."""
+    grows = "\x01" * (MAX_WRITTEN // 6)
+    assembly = Assembly("custom")
+    assembly.piece(part(grows, "exec", index=0) if where == "arguments" else piece(finish="stop", **{where: grows}))
+    assembly.event("[DONE]")
+    with pytest.raises(ProviderError, match="longer than") as failed:
+        assembly.reply()
+    assert failed.value.category is Category.UNAVAILABLE
 
 
 NAMES = """

@@ -6,6 +6,8 @@ import asyncio
 import os
 import subprocess
 import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -244,7 +246,37 @@ async def test_session_is_the_same_object_until_many_others_were_used(tmp_path: 
     assert await sessions.open("s0") is not first
 
 
-async def test_two_programs_may_make_a_session_at_once(desk: Desk) -> None:
-    await asyncio.gather(*(desk.session() for _ in range(8)))
-    assert not list(desk.folders.desk.glob("*replaced*"))
-    assert (desk.folders.desk / "session.jsonl").is_symlink()
+async def test_two_programs_may_make_a_session_at_once(tmp_path: Path) -> None:
+    for number in range(20):
+        desk = Desk(tmp_path / str(number))
+        made = await asyncio.gather(*(desk.session() for _ in range(8)))
+        assert all(session.take_warnings() == () for session in made)
+        assert not list(desk.folders.desk.glob("*replaced*"))
+        assert (desk.folders.desk / "session.jsonl").is_symlink()
+
+
+@pytest.mark.req("SESS-09")
+async def test_what_keeps_putting_something_in_the_place_of_a_link_keeps_nobody_out(desk: Desk) -> None:
+    session = await desk.session()
+    link, stop = desk.folders.desk / "session.jsonl", threading.Event()
+
+    def plant() -> None:
+        while not stop.is_set():
+            with suppress(OSError):
+                os.close(os.open(link, os.O_CREAT | os.O_WRONLY | os.O_EXCL))
+            with suppress(OSError):
+                link.unlink()
+
+    planters = [threading.Thread(target=plant) for _ in range(3)]
+    for planter in planters:
+        planter.start()
+    try:
+        for _ in range(50):
+            await session.prepare()
+    finally:
+        stop.set()
+        for planter in planters:
+            await asyncio.to_thread(planter.join)
+    assert all("link" in warning for warning in session.take_warnings())
+    await session.prepare()
+    assert link.readlink() == desk.file

@@ -68,6 +68,31 @@ async def test_what_is_typed_is_declined_like_a_command(tmp_path: Path) -> None:
         assert timeless(await desk.ok("process", id="p1")) == "[process p1 is running; what comes next: since=0]"
 
 
+@pytest.mark.req("DEC-01", "APPR-01")
+async def test_a_line_typed_in_pieces_is_decided_on_and_shown_as_the_line_it_becomes(tmp_path: Path) -> None:
+    async with a_desk(tmp_path) as (desk, _):
+
+        async def typed(text: str, *, newline: bool = False) -> str:
+            done = await desk.call("process", id="p1", action="write", input=text, newline=newline, wait_s=0)
+            result = done.result
+            return result.text if result.is_error else "written"
+
+        await desk.ok("exec", script="server", background=True)
+        assert await typed("shut") == "written"
+        assert "declined without asking" in await typed("down -h now", newline=True)
+        assert await typed(" up") == "written"
+        desk.person.says = False
+        assert "A person declined it" in await typed("per", newline=True)
+        desk.person.says = True
+        assert await typed("", newline=True) == "written"
+        assert await typed("next") == "written"
+        asked = [card.command for card in desk.person.cards[1:]]
+        assert asked == ["shut", "shut up", "shut upper\n", "shut up\n", "next"]
+        for _ in range(2):
+            said = await typed("x" * 9_000)
+        assert "a line of over 10,000 characters" in said
+
+
 async def test_input_can_be_closed_without_a_question(tmp_path: Path) -> None:
     async with a_desk(tmp_path) as (desk, _):
         await desk.ok("exec", script="server", background=True)
