@@ -1,16 +1,18 @@
 # One command for each thing, the same for people, pre-commit and CI. Each makes the environment it needs in .venv.
-# PYTHON=/path/to/python3 chooses the interpreter; ARGS="-k name" goes to pytest.
+# PYTHON=/path/to/python3 chooses the interpreter; ARGS="-k name" goes to pytest, which then runs in one process.
 
 BIN := .venv/bin
 READY := .venv/.ready
+# Many tests wait more than they work. What must not run beside another says so: tests/turns.py.
+WORKERS := 2
 
 .PHONY: help demo test check bench soak clean
 
 help:
 	@echo 'make demo    the strongest sandbox that works here, shown at work (no model, no key)'
-	@echo 'make test    the tests; what this machine lacks is skipped with its reason'
+	@echo 'make test    the tests; what this machine lacks is skipped with its reason. ARGS="-k name -s" chooses'
 	@echo 'make check   lint, format, types, import contracts'
-	@echo 'make bench   what the sandboxes cost, measured here'
+	@echo 'make bench   what sandboxes, gate and assistant cost, measured here'
 	@echo 'make soak    the tests that take minutes'
 	@echo 'make clean   removes what these commands made'
 
@@ -18,7 +20,7 @@ demo: $(READY)
 	@$(BIN)/bubbles demo
 
 test: $(READY)
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest $(or $(ARGS),-n $(WORKERS) --dist worksteal)
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -41,11 +41,23 @@ def containers(bench: Bench, client: Any) -> list[dict[str, Any]]:
 async def none_left(bench: Bench, client: Any) -> bool:
     """Whether its containers are gone, within some seconds: the engine removes them by itself."""
     deadline = time.monotonic() + WAIT_S
-    while await asyncio.to_thread(containers, bench, client):
+    while await asyncio.to_thread(_there, bench, client):
         if time.monotonic() > deadline:
             return False
         await asyncio.sleep(0.05)
     return True
+
+
+def _there(bench: Bench, client: Any) -> list[str]:
+    from docker.errors import NotFound
+
+    found = []
+    for row in containers(bench, client):
+        try:
+            found.append(client.inspect_container(row["Id"])["Id"])
+        except NotFound:  # Docker 20.10 lists one for ever, as dead, that two removed at the same moment
+            continue
+    return found
 
 
 def container_of(client: Any, sandbox: str) -> str:

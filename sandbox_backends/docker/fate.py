@@ -12,6 +12,7 @@ from sandbox_backends.errors import BackendUnavailableError
 
 WAIT_S = 3.0
 """How long the engine may take to tell of an end that its container's connection already told of."""
+SIGTERM = "15"
 PLACE_WILL_NOT_DO = 3
 """Exit status of ``runner/start.py``."""
 
@@ -69,7 +70,9 @@ def explain(events: Iterable[dict[str, Any]], image: str) -> str:
     actions = [str(event.get("Action")) for event in events]
     status = next((_attributes(event).get("exitCode") for event in events if event.get("Action") == "die"), None)
     if "kill" in actions:
-        what = "stopped" if "stop" in actions else "killed or removed"
+        # "stop" is told only after "die", perhaps after we looked; the signal it began with comes before.
+        asked = any(_attributes(event).get("signal") == SIGTERM for event in events if event.get("Action") == "kill")
+        what = "stopped" if asked or "stop" in actions else "killed or removed"
         return f"its container was {what} from outside, or with the Docker engine"
     if "oom" in actions and status == "137":
         return "memory ran out and its main process was killed: raise the memory limit"

@@ -179,7 +179,8 @@ def test_interrupted_command_ends_with_all_it_started(
     environment: dict[str, str], project: Path, data: Path, backend: str, number: signal.Signals
 ) -> None:
     argv = [sys.executable, "-m", "bubbles", "sandbox", "exec", "-b", backend]
-    argv += ["--", "sh", "-c", "setsid sleep 4321 & echo up; sleep 4322"]
+    mine = f".{os.getpid():07}"  # as long, and nobody else's
+    argv += ["--", "sh", "-c", f"setsid sleep 4321{mine} & echo up; sleep 4322{mine}"]
     with subprocess.Popen(
         argv, cwd=project, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
@@ -189,8 +190,14 @@ def test_interrupted_command_ends_with_all_it_started(
         _, complaints = process.communicate(timeout=20)
     assert process.returncode == 130
     assert b"Traceback" not in complaints
-    assert not [path for path in Path("/proc").glob("[0-9]*/cmdline") if b"sleep\x00432" in _read(path)]
+    assert not sleepers(mine)
     assert not list((data / "run").glob("*/sandbox.json"))
+
+
+def sleepers(fraction: str) -> list[Path]:
+    """Processes of this machine that sleep for some seconds and this fraction of one."""
+    found = ((path, _read(path).split(b"\0")) for path in Path("/proc").glob("[0-9]*/cmdline"))
+    return [path for path, words in found if words[0] == b"sleep" and words[1].endswith(fraction.encode())]
 
 
 def _read(path: Path) -> bytes:
@@ -206,7 +213,8 @@ def test_killed_controller_leaves_nothing_that_lists_or_stays(
     bubbles: Run, environment: dict[str, str], project: Path, backend: str
 ) -> None:
     argv = [sys.executable, "-m", "bubbles", "sandbox", "exec", "-b", backend, "-s", "killed"]
-    argv += ["--", "sh", "-c", "setsid sleep 5321 & echo up; sleep 5322"]
+    mine = f".{os.getpid():07}"
+    argv += ["--", "sh", "-c", f"setsid sleep 5321{mine} & echo up; sleep 5322{mine}"]
     with subprocess.Popen(argv, cwd=project, env=environment, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"up\n"
@@ -218,7 +226,7 @@ def test_killed_controller_leaves_nothing_that_lists_or_stays(
         process.kill()
         process.wait()
     deadline = time.monotonic() + 10
-    while [path for path in Path("/proc").glob("[0-9]*/cmdline") if b"sleep\x00532" in _read(path)]:
+    while sleepers(mine):
         assert time.monotonic() < deadline, "a command outlived its killed controller"
         time.sleep(0.05)
     assert bubbles("sandbox", "rm", "--left-over").returncode == 0

@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from tests.model_server import Request, serving
+from tests.places import HARD
 
 STEPS = 400
 """More than any run takes: the model goes on until it is killed, or told to end."""
@@ -57,7 +58,8 @@ def brain(request: Request) -> str | list[tuple[str, dict[str, Any]]]:
 class Crashing:
     """One session, killed again and again."""
 
-    def __init__(self, base: Path, environment: Mapping[str, str]) -> None:
+    def __init__(self, base: Path, environment: Mapping[str, str], backend: str) -> None:
+        self.backend = backend
         self.home, self.project = base / "home", base / "project"
         rules = self.home / ".bubbles" / "rules"
         rules.mkdir(parents=True)
@@ -70,7 +72,8 @@ class Crashing:
 
     async def turn(self, text: str, kill_after_s: float | None) -> tuple[int | None, str, str]:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "bubbles", "agent", "-m", text, "-s", "crash", "--project", str(self.project)),
+            *(sys.executable, "-m", "bubbles", "agent", "-m", text, "-s", "crash", "-b", self.backend),
+            *("--project", str(self.project)),
             env=self.environment,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
@@ -91,6 +94,23 @@ class Crashing:
         path = self.home / ".bubbles" / "session_state" / "crash" / "session.jsonl"
         return [json.loads(line) for line in path.read_text().splitlines()]
 
+    async def sandboxes(self) -> list[Any]:
+        """What is left of sandboxes once the next command that uses one has begun (SPEC 4.8)."""
+        for words in (
+            ("sandbox", "exec", "-b", self.backend, "--root", str(self.project), "--", "true"),
+            ("sandbox", "ls"),
+        ):
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "bubbles", *words, *(("--json",) if words[1] == "ls" else ())),
+                env=self.environment,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+            )
+            out, _ = await process.communicate()
+            assert process.returncode == 0
+        found: list[Any] = json.loads(out)["sandboxes"]
+        return found
+
     def left_over(self) -> list[str]:
         """Processes that still work in the project."""
         found = []
@@ -103,10 +123,10 @@ class Crashing:
         return found
 
 
-async def crash(base: Path, kills: int, seed: int) -> None:
+async def crash(base: Path, kills: int, seed: int, backend: str = "local") -> None:
     chance = random.Random(seed)
     async with serving(brain) as server:
-        scene = Crashing(base, server.environment)
+        scene = Crashing(base, server.environment, backend)
         for number in range(kills):
             await scene.turn(f"go on, part {number}", chance.uniform(0.15, LONGEST_S))
         status, out, err = await scene.turn("finish", None)
@@ -129,6 +149,7 @@ async def crash(base: Path, kills: int, seed: int) -> None:
         _nothing_is_lost(server.requests)
         assert len(begun) >= kills // 3, "the kills came too early to prove anything"
     await _gone(scene)
+    assert await scene.sandboxes() == []
 
 
 def _nothing_is_lost(requests: list[Request]) -> None:
@@ -153,6 +174,16 @@ async def _gone(scene: Crashing) -> None:
 @pytest.mark.timeout(60)
 async def test_a_turn_killed_at_random_instants_loses_and_repeats_nothing(tmp_path: Path) -> None:
     await crash(tmp_path, kills=5, seed=random.randrange(2**32))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("backend", HARD)
+async def test_killed_turns_leave_no_sandbox_behind(tmp_path: Path, backend: str) -> None:
+    for part in (tmp_path, *list(tmp_path.parents)[:3]):
+        if part.name.startswith(("pytest-", "test_", "popen-")):
+            part.chmod(0o755)
+    await crash(tmp_path, kills=15, seed=random.randrange(2**32), backend=backend)
 
 
 @pytest.mark.soak

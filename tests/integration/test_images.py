@@ -23,7 +23,8 @@ from sandbox_backends.images.recipe import RECIPE_LABEL, Recipe, load_recipe
 from tests import sandbox_image as image
 from tests.as_tester import run_as_tester
 
-pytestmark = pytest.mark.req("SBX-10")
+# Builds of one machine share an engine and a directory, in which some of these look around.
+pytestmark = [pytest.mark.req("SBX-10"), pytest.mark.turns("images")]
 needs_docker = pytest.mark.needs("docker")
 needs_debootstrap = pytest.mark.needs("root", "debootstrap")
 
@@ -129,7 +130,8 @@ async def test_cancelling_a_docker_build_ends_it_in_the_engine(
 
 
 def provisioning(engine: Any) -> list[Any]:
-    return [item for item in engine.api.containers() if "provision.sh" in item["Command"]]
+    """Containers of a build; one that has ended and is not removed yet still holds its image."""
+    return [item for item in engine.api.containers(all=True) if "provision.sh" in item["Command"]]
 
 
 @needs_docker

@@ -69,10 +69,11 @@ HARD = "bubblewrap"
 """Where privileges make the difference. Docker for an ordinary user has tests of its own (test_docker_as_tester); the
 slow run tries all places.
 """
-CONFORMANCE = ("tests/conformance", "-k", f"{HARD} and not thousand and not slow_reader")
+SUITE = ("tests/conformance/test_backends.py", "tests/conformance/test_files.py")
+CONFORMANCE = (*SUITE, "-k", f"{HARD} and not thousand and not slow_reader")
 ESCAPES = ("tests/security/test_escapes.py", "tests/security/test_escape_races.py", "-k", HARD)
 FAULTS = ("tests/integration/test_faults.py", "-k", f"{HARD} and not deadline")
-LOCAL = ("tests/conformance", "-k", "(local or docker) and not thousand and not slow_reader")
+LOCAL = (*SUITE, "-k", "(local or docker) and not thousand and not slow_reader")
 FLOODS = ("tests/integration/test_floods.py", "tests/integration/test_many_sessions.py")
 
 

@@ -206,6 +206,7 @@ def event(action: str, **attributes: str) -> dict[str, Any]:
     [
         ([event("kill", signal="9"), event("die", exitCode="137"), event("destroy")], "killed or removed"),
         ([event("kill", signal="15"), event("die", exitCode="0"), event("stop"), event("destroy")], "stopped"),
+        ([event("kill", signal="15"), event("die", exitCode="0")], "stopped"),
         ([event("oom"), event("die", exitCode="137"), event("destroy")], "memory ran out"),
         ([event("oom"), event("kill"), event("die", exitCode="137")], "killed or removed"),
         ([event("die", exitCode="137"), event("destroy")], "was killed"),
