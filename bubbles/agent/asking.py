@@ -74,12 +74,13 @@ class Asking:
         return await self._send(shorter, tools=tools)
 
     async def compact(self, *, force: bool) -> Compacted | None:
-        return await self._compact(self.limits.reserve_tokens, force=force)
+        """Between turns. Nothing is given up for it."""
+        return await self._compact(self.limits.reserve_tokens, force=force, may_drop=False)
 
-    async def _compact(self, keep: int, *, force: bool) -> Compacted | None:
+    async def _compact(self, keep: int, *, force: bool, may_drop: bool = True) -> Compacted | None:
         turn = self.turn
         room = self.gauge.room(self._brief_tokens)
-        bounds = Bounds(room=room, keep=keep, turn=turn.id, since=turn.since)
+        bounds = Bounds(room=room, keep=keep, turn=turn.id, since=turn.since, may_drop=may_drop)
         done = await compact(turn.history, self.model, bounds, turn.observer, force=force)
         if done is not None:
             turn.spend(done.usage)

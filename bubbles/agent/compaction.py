@@ -41,6 +41,8 @@ class Bounds:
     turn: str
     since: int
     """The ``seq`` with which the turn began; one that does not exist yet, if it is none of its own."""
+    may_drop: bool = True
+    """Whether older messages are given up if the model cannot summarise them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +82,9 @@ async def compact(
         return None
     recorder = Recorder(model=model, usage=NO_USAGE)
     body = await recorder.record(plan.body, dropped, piece=max(LEAST_PIECE, bounds.room * 2 // 3), tokens=tokens)
+    if body is None and not bounds.may_drop:
+        observer.notice(UNCHANGED)
+        return None
     summary = plan.summary(plan.without_model(tokens) if body is None else body)
     await history.compact(summary, kept_from=plan.kept_from, turn=bounds.turn)
     done = Compacted(
@@ -87,6 +92,9 @@ async def compact(
     )
     observer.notice(_told(done))
     return done
+
+
+UNCHANGED = "The model gave no summary that could be used: nothing was changed."
 
 
 def _told(done: Compacted) -> str:

@@ -214,19 +214,23 @@ def _script() -> Iterator[Step]:
         ("exec", {"script": ASKED}),
         text="Now the words of notes.txt. Running a program of one's own is asked about.",
     )
-    yield calls(
-        tasks(2, 2),
+    yield lambda request: calls(
+        tasks(2 if _counted(request) else 1, 2),
         ("exec", {"script": DECLINED}),
         text="Last, I do something that no assistant should: I clean up far too much.",
     )
     yield _closing
 
 
+def _counted(request: ModelRequest) -> bool:
+    """Whether the command that was asked about ran."""
+    return any(str(getattr(message, "text", "")).startswith("4 the") for message in request.messages)
+
+
 def _closing(request: ModelRequest) -> str:
     """The last reply says what the results said."""
-    texts = [str(getattr(message, "text", "")) for message in request.messages]
-    counted = any("the" in text and text.strip().startswith("4") for text in texts)
-    about = "counted the words of notes.txt" if counted else "did not count the words of notes.txt: you did not say yes"
+    counted = "counted the words of notes.txt"
+    about = counted if _counted(request) else "did not count the words of notes.txt: you did not say yes"
     return f"The module works and its tests pass. I {about}. Deleting your home was declined, as it should be."
 
 

@@ -169,9 +169,9 @@ class Controller:
         async with self._leased(place):
             return await process.wait(timeout_s)
 
-    def open_ahead(self, place: Workplace) -> None:
+    def open_ahead(self, place: Workplace, on_failure: Callable[[SandboxError], None] = lambda _: None) -> None:
         """Begin to open the sandbox, so that the first tool call need not wait for it (SBX-12)."""
-        self._sandboxes.open_ahead(place.backend, place.spec)
+        self._sandboxes.open_ahead(place.backend, place.spec, on_failure)
 
     async def close(self, session_key: str) -> None:
         """Close the session's sandbox, if one is open, and with it what runs there."""

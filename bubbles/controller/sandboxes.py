@@ -12,7 +12,7 @@ from typing import Self
 from weakref import WeakValueDictionary
 
 from sandbox_backends.contract import SandboxBackend, SandboxSession, SandboxSpec
-from sandbox_backends.errors import SandboxLostError
+from sandbox_backends.errors import SandboxError, SandboxLostError
 
 IDLE_S = 15 * 60.0
 
@@ -113,14 +113,23 @@ class Sandboxes:
             session = await asyncio.shield(kept.ready)
             yield Lease(session=session, reset=self._resets.pop(spec.session, None))
 
-    def open_ahead(self, backend: str, spec: SandboxSpec) -> None:
-        """Begin to open the sandbox now, so that the first tool call need not wait for it (SBX-12)."""
+    def open_ahead(
+        self, backend: str, spec: SandboxSpec, on_failure: Callable[[SandboxError], None] = lambda _: None
+    ) -> None:
+        """Begin to open the sandbox now, so that the first tool call need not wait for it (SBX-12).
+
+        ``on_failure`` is told why it cannot be; whoever needs it opens it again and is told too.
+        """
 
         async def open_it() -> None:
             try:
                 kept = await self._obtain((backend, spec))
                 with self._in_use(kept):
                     await asyncio.shield(kept.ready)
+            except SandboxLostError:
+                return  # closed meanwhile
+            except SandboxError as error:
+                on_failure(error)
             except Exception:  # noqa: BLE001 - whoever needs the sandbox opens it again and is told
                 return
 

@@ -112,13 +112,12 @@ class SessionCommands:
         except ConfigError as error:
             said = str(error).replace(str(path), "This session's config.json")
             raise CommandError(said) from error
+        done = f"{key} is the default again" if value.strip() in ("", DEFAULT) else f"{key} is set"
         try:
             setup = await self._turns.setup(session, origin)
         except BubblesError as error:
-            return f"{key} is set, but as it is now no turn can run: {error}"
-        if value.strip() in ("", DEFAULT):
-            return f"{key} is the default again."
-        return f"{key} is set. {_overruled(setup) or 'It holds from the next message on.'}"
+            return f"{done}, but as it is now no turn can run: {error}"
+        return f"{done}. {_overruled(setup) or 'It holds from the next message on.'}"
 
     async def _status(self, origin: Origin) -> str:
         session = await self._turns.parts.sessions.open(origin.session_key)

@@ -14,6 +14,7 @@ from typing import Self
 
 from bubbles.agent.contract import TurnObserver, TurnOutcome
 from bubbles.bus import Address, InboundMessage, Kind, Origin, OutboundMessage, Trigger
+from bubbles.controller.places import SandboxError
 from bubbles.dispatch.contract import Answers, CommandError, Commands, OutcomeObserver, Pending, Policy, Send, Turns
 from bubbles.dispatch.notices import CLI, Notices, of_failure, of_provider
 from bubbles.dispatch.observers import ChannelObserver
@@ -193,7 +194,7 @@ class Dispatcher:
                     message, origin, observer, _pending(worker, self._wiring.commands, origin)
                 )
         except Exception as error:  # noqa: BLE001 - an edge: whatever a turn raises ends here (ERR-01)
-            if isinstance(error, BubblesError):
+            if isinstance(error, BubblesError | SandboxError):
                 _log.warning("a turn of session %s failed: %s", origin.session_key, error)
             else:
                 _log.exception("a turn of session %s failed", origin.session_key)
@@ -207,7 +208,7 @@ class Dispatcher:
     async def _tell(self, outcome: TurnOutcome, origin: Origin) -> None:
         if outcome.error is not None:
             if self._notices.wanted(origin):
-                await self._say(origin, Kind.NOTICE, of_provider(outcome.error))
+                await self._say(origin, Kind.NOTICE, of_provider(outcome.error, origin))
         elif outcome.text:
             await self._say(origin, Kind.NOTICE if outcome.end is TurnEnd.LIMIT else Kind.REPLY, outcome.text)
 
@@ -218,7 +219,7 @@ class Dispatcher:
             failed = False
         except CommandError as error:
             said = str(error)
-        except BubblesError as error:
+        except (BubblesError, SandboxError) as error:
             said = of_failure(error, origin)
         except Exception as error:  # noqa: BLE001 - an edge, as in _turn
             _log.exception("%s of session %s failed", text.split(maxsplit=1)[0], origin.session_key)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bubbles.bus import Origin, Trigger
+from bubbles.controller.places import SandboxError
 from bubbles.errors import BubblesError
 from bubbles.providers.contract import Category, ProviderError
 from bubbles.sessions.contract import SessionBusyError
@@ -27,7 +28,7 @@ USED_UP = "The quota, or the credit, is used up: look at the account with the pr
 """Of a rate limit that does not pass."""
 
 
-def of_provider(error: ProviderError) -> str:
+def of_provider(error: ProviderError, origin: Origin) -> str:
     tries = "once" if error.attempts == 1 else f"{error.attempts} times"
     if error.resets:
         mend = f"It is available again {error.resets}."
@@ -35,14 +36,15 @@ def of_provider(error: ProviderError) -> str:
         mend = USED_UP
     else:
         mend = MEND[error.category]
-    return f"The model gave no answer: {error.category} (tried {tries}). {mend}"
+    more = " 'bubbles agent --logs' shows what the provider said." if origin.address.channel == CLI else ""
+    return f"The model gave no answer: {error.category} (tried {tries}). {mend}{more}"
 
 
 def of_failure(error: BaseException, origin: Origin) -> str:
     """At the owner's own terminal our errors say what they say; anywhere else nothing of the machine is shown."""
     if isinstance(error, ProviderError):
-        return of_provider(error)
-    if isinstance(error, BubblesError) and origin.address.channel == CLI:
+        return of_provider(error, origin)
+    if isinstance(error, BubblesError | SandboxError) and origin.address.channel == CLI:
         return str(error)
     return BUSY if isinstance(error, SessionBusyError) else BROKEN
 

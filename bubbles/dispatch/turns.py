@@ -101,7 +101,9 @@ class TurnRunner:
             setup = await self.setup(session, origin, observer)
             self.parts.places.settle(session.key, setup.place)
             # The model thinks first: the sandbox is there when the first call comes (SBX-12).
-            self.parts.controller.open_ahead(setup.place)
+            self.parts.controller.open_ahead(
+                setup.place, lambda error: observer.notice(f"The sandbox cannot be opened: {error}")
+            )
             return await self._loop(setup.choice).run(
                 history,
                 UserMessage(text=message.text),

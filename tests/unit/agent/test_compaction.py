@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bubbles.agent.compaction import Bounds, Compacted, compact
+from bubbles.agent.compaction import UNCHANGED, Bounds, Compacted, compact
 from bubbles.agent.limits import Gauge, Limits, Model
 from bubbles.agent.shorten import Shortener
 from bubbles.agent.summary import SYSTEM
@@ -52,10 +52,11 @@ async def shrink(
     since: int = LONG,
     turn: str = "now",
     force: bool = False,
+    may_drop: bool = True,
 ) -> tuple[Compacted | None, list[ModelRequest], Seen]:
     steps = script or ("The record.",)
     provider, seen = ScriptedProvider([*steps, *[steps[-1]] * 20]), Seen()
-    bounds = Bounds(room=room, keep=keep, turn=turn, since=since)
+    bounds = Bounds(room=room, keep=keep, turn=turn, since=since, may_drop=may_drop)
     done = await compact(history, Model(provider=provider, name="m"), bounds, seen, force=force)
     return done, provider.requests, seen
 
@@ -445,3 +446,16 @@ def test_a_shortened_call_says_so_in_json() -> None:
     assert isinstance(short, AssistantMessage)
     assert "100,000 characters" in json.loads(short.tool_calls[0].arguments)["left_out"]
     assert replace(short, tool_calls=message.tool_calls).text == ""
+
+
+@pytest.mark.req("CTX-01")
+async def test_a_compaction_by_hand_that_fails_gives_nothing_up() -> None:
+    history = await long_talk()
+    before = history.messages
+    done, _, seen = await shrink(history, "", force=True, may_drop=False)
+    assert done is None
+    assert history.messages == before
+    assert ("notice", UNCHANGED) in seen.events
+    done, _, _ = await shrink(history, "", force=True)
+    assert done is not None
+    assert not done.by_model

@@ -213,11 +213,13 @@ async def test_opening_ahead_saves_the_wait_and_keeps_what_is_to_be_told() -> No
 
 
 @pytest.mark.req("SBX-12")
-async def test_opening_ahead_that_fails_is_silent_and_one_that_is_not_used_becomes_idle() -> None:
+async def test_opening_ahead_that_fails_is_told_and_one_that_is_not_used_becomes_idle() -> None:
     backend = open_gates(open_error=BackendUnavailableError("no"))
+    told: list[str] = []
     async with pool(backend, idle_s=0.05) as sandboxes:
-        sandboxes.open_ahead("fake", spec())
-        await until(lambda: backend.opening == 1)
+        sandboxes.open_ahead("fake", spec(), lambda error: told.append(str(error)))
+        await until(lambda: told)
+        assert told == ["no"]
         backend.open_error = None
         sandboxes.open_ahead("fake", spec())
         await until(lambda: backend.sessions and backend.sessions[0].lost)

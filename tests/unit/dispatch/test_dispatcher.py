@@ -19,9 +19,11 @@ from bubbles.dispatch.slots import Slots
 from bubbles.errors import BubblesError
 from bubbles.providers.contract import Category, ProviderError, ToolCall
 from bubbles.sessions.contract import SessionBusyError, TurnEnd
+from sandbox_backends.errors import InvalidSpecError
 
 Play = Callable[[InboundMessage, Origin, TurnObserver, Pending], Awaitable[TurnOutcome]]
 CALL = ToolCall(id="1", name="exec", arguments="{}")
+IN_A_CHAT = Origin(session_key="fake.1", address=Address(channel="fake", chat_id="1"), sender="ann")
 
 
 def done(text: str) -> TurnOutcome:
@@ -338,11 +340,11 @@ async def test_a_provider_that_fails_is_told_by_category_and_tries() -> None:
 
 def test_nobody_is_told_to_wait_a_little_for_a_quota_that_is_used_up() -> None:
     spent = ProviderError(Category.RATE_LIMIT, "insufficient_quota", retryable=False)
-    assert of_provider(spent).endswith(f"rate limit (tried once). {USED_UP}")
+    assert of_provider(spent, IN_A_CHAT).endswith(f"rate limit (tried once). {USED_UP}")
     tomorrow = ProviderError(
         Category.RATE_LIMIT, "x", retryable=False, resets="2026-12-02 08:00 UTC, in about 20 hours"
     )
-    assert of_provider(tomorrow).endswith(
+    assert of_provider(tomorrow, IN_A_CHAT).endswith(
         "(tried once). It is available again 2026-12-02 08:00 UTC, in about 20 hours."
     )
 
@@ -357,6 +359,14 @@ async def test_errors_of_ours_are_told_at_the_owners_terminal_only() -> None:
         await here.say("x", channel="cli")
         said = await here.heard(2, Kind.NOTICE)
     assert said == [BUSY, "session work is in use by process 7 (/usr/bin/bubbles)"]
+
+    async def nowhere(*_: object) -> TurnOutcome:
+        raise InvalidSpecError("There is no sandbox backend 'dokcer'.")
+
+    async with scene(nowhere) as here:
+        await here.say("x")
+        await here.say("x", channel="cli")
+        assert await here.heard(2, Kind.NOTICE) == [BROKEN, "There is no sandbox backend 'dokcer'."]
 
 
 @pytest.mark.req("ERR-01")
