@@ -26,6 +26,7 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from bubbles.controller.policy.contract import SHELL
 from sandbox_backends.contract import ExecRequest, SandboxSession
 from tests.benchmarks import core, decisions
 from tests.places import Bench, make_bench
@@ -263,8 +264,10 @@ async def bench_core(table: Table, home: Path, rounds: int) -> None:
     table.add("bubbles --help", took["bubbles --help"] / bare, "x python -c pass", 8)
     table.add("bubbles status", took["bubbles status"] / bare, "x python -c pass")
     table.add("bubbles agent -m, custom provider, no tool call", took["bubbles agent -m"] / 1e3, "s", 0.5)
-    called = await core.tool_calls(home, lambda: spawn("true"))
-    table.add("a tool call of a turn on local, all of it", called["call"] / called["floor"], "x floor", 3)
+    called = await core.tool_calls(home, lambda: spawn(*SHELL, "true 1"))
+    bare_call = "x a bare asyncio subprocess of it"
+    table.add("a tool call of a turn on local, request, records and history included", called["call"], "ms")
+    table.add("… over the same command by itself", called["call"] / called["floor"], bare_call, 3)
     table.add("calls 131 to 150 ÷ calls 1 to 20 of one turn", called["late"], "x", 1.3)
     crowd = await core.crowd(home)
     table.add(f"{core.SESSIONS} sessions, {core.TURNS} turns each, at once", crowd["turns_per_s"], "turns/s")
