@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from bubbles.providers.contract import NOTHING, AssistantMessage, ToolCall, ToolMessage, UserMessage
+from bubbles.providers.vendor import mended
 
 T = TypeVar("T", UserMessage, ToolMessage)
 
@@ -17,15 +18,8 @@ theirs long before: this only keeps a line readable that nobody cut.
 """
 
 
-def clean(text: str) -> str:
-    """``text`` itself, or with pairs of surrogates joined and halves replaced by U+FFFD."""
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
+clean = mended
+"""Texts that stand alone are made whole as those of vendors are."""
 
 
 def message(given: T) -> T:

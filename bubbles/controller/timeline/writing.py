@@ -8,7 +8,6 @@ import json
 import logging
 import os
 import re
-import stat
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +20,7 @@ from bubbles.controller.timeline import events
 from bubbles.controller.timeline.events import Ending, Event, Fields, Subject
 from bubbles.controller.timeline.reading import TimelineReader
 from bubbles.errors import BubblesError
+from bubbles.sessions.lines import open_file
 
 FOLDER = "timeline"
 _OWNER = re.compile(r"[\w-]{0,64}", re.ASCII)
@@ -164,33 +164,9 @@ def _append_line(path: Path, line: bytes, durable: bool) -> None:
 
 
 def _opened(path: Path) -> int:
-    """The month's file, which is a regular one that its owner alone can read, made with its directory if need be."""
-    flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-    try:
-        fd = os.open(path, flags)
-    except FileNotFoundError:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fd = os.open(path, flags | os.O_CREAT, 0o600)
-        _sync_directory(path.parent)
-    try:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode):
-            raise OSError(0, "it is not a regular file")
-        if found.st_mode & 0o077:
-            os.fchmod(fd, 0o600)
-    except OSError:
-        os.close(fd)
-        raise
-    return fd
-
-
-def _sync_directory(path: Path) -> None:
-    """So that the new file's name outlives a power cut as its lines do."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    """The month's file, made with its directory if need be."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return open_file(path)
 
 
 def _unresolved(directory: Path) -> list[Fields]:

@@ -34,6 +34,18 @@ async def echo(message: InboundMessage, _origin: Origin, _observer: TurnObserver
     return done(f"you said {message.text}")
 
 
+def a_turn_that_takes() -> tuple[Play, asyncio.Event, asyncio.Event]:
+    """It says that it has begun, waits until it may go on, and answers with all that it was given."""
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    async def taking(message: InboundMessage, _o: Origin, _b: TurnObserver, pending: Pending) -> TurnOutcome:
+        begun.set()
+        await go.wait()
+        return done(" + ".join([message.text, *(more.text for more in pending())]))
+
+    return taking, begun, go
+
+
 @dataclass(slots=True, kw_only=True)
 class Scene:
     """A dispatcher, what it sent, and how to wait for it."""
@@ -161,13 +173,7 @@ async def test_sessions_run_in_parallel_up_to_the_cap() -> None:
 
 @pytest.mark.req("CORE-06")
 async def test_what_is_written_while_a_turn_runs_is_offered_to_that_turn() -> None:
-    begun, go = asyncio.Event(), asyncio.Event()
-
-    async def taking(message: InboundMessage, _o: Origin, _b: TurnObserver, pending: Pending) -> TurnOutcome:
-        begun.set()
-        await go.wait()
-        return done(" + ".join([message.text, *(more.text for more in pending())]))
-
+    taking, begun, go = a_turn_that_takes()
     async with scene(taking) as here:
         await here.say("first")
         await begun.wait()
@@ -195,13 +201,7 @@ async def test_what_no_turn_took_is_a_turn_of_its_own() -> None:
 
 @pytest.mark.req("CORE-06")
 async def test_slash_commands_are_never_given_to_a_turn() -> None:
-    begun, go = asyncio.Event(), asyncio.Event()
-
-    async def taking(message: InboundMessage, _o: Origin, _b: TurnObserver, pending: Pending) -> TurnOutcome:
-        begun.set()
-        await go.wait()
-        return done(" + ".join([message.text, *(more.text for more in pending())]))
-
+    taking, begun, go = a_turn_that_takes()
     async with scene(taking) as here:
         await here.say("first")
         await begun.wait()
@@ -256,12 +256,7 @@ async def test_a_turn_that_is_stopped_before_it_begins_is_over_too(steps: int) -
 
 @pytest.mark.req("CORE-06", "ERR-04")
 async def test_a_turn_takes_nothing_that_was_written_in_another_chat() -> None:
-    begun, go = asyncio.Event(), asyncio.Event()
-
-    async def taking(message: InboundMessage, _o: Origin, _b: TurnObserver, pending: Pending) -> TurnOutcome:
-        begun.set()
-        await go.wait()
-        return done(" + ".join([message.text, *(more.text for more in pending())]))
+    taking, begun, go = a_turn_that_takes()
 
     def written(channel: str, text: str) -> InboundMessage:
         address = Address(channel=channel, chat_id="1")
