@@ -58,7 +58,7 @@ class Entry:
 
 
 def _login(name: str, what: str) -> Entry:
-    sentence = f"{name} ({what}) needs a login, which is to come: set agents.defaults.provider to another one."
+    sentence = f"{name} ({what}) needs a login, which is to come: take another one, as 'bubbles status' lists them."
     return Entry(name=name, kind=Kind.LOGIN, needs_key=False, to_come=sentence)
 
 
@@ -208,6 +208,11 @@ REGISTRY: Mapping[str, Entry] = MappingProxyType(
 
 NOBODYS = ("gpt-oss",)
 """Open models whose names look like a vendor's: no keyword counts in them."""
+
+
+def usable() -> tuple[str, ...]:
+    """Names of the providers that can be chosen today."""
+    return tuple(entry.name for entry in REGISTRY.values() if entry.usable)
 
 
 def spelled(name: str) -> str:

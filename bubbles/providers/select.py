@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from bubbles.config.care import careful
 from bubbles.config.schema import ProviderSettings, Settings
 from bubbles.errors import ConfigError
-from bubbles.providers.registry import NOBODYS, REGISTRY, Entry, Kind, of_prefix, spelled
+from bubbles.providers.registry import NOBODYS, REGISTRY, Entry, Kind, of_prefix, spelled, usable
 
 MAX_NAME_CHARS = 256
 _UNPRINTABLE = re.compile(r"[\x00-\x20\x7f-\xa0\ud800-\udfff]")
 _MODEL = "agents.defaults.model"
 _PROVIDER = "agents.defaults.provider"
+_ONBOARD = "bubbles onboard"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +69,10 @@ def configured(settings: Settings) -> tuple[Entry, ...]:
 def _checked(model: str | None) -> str:
     name = (model or "").strip()
     if not name:
-        raise ConfigError(f"No model is set: set {_MODEL}, such as anthropic/claude-sonnet-4-5.")
+        raise ConfigError(
+            f"No model is set: run '{_ONBOARD} --model anthropic/claude-sonnet-4-5 --api-key-env ANTHROPIC_API_KEY', "
+            f"or set {_MODEL}."
+        )
     if len(name) > MAX_NAME_CHARS or _UNPRINTABLE.search(name):
         raise ConfigError(f"The model {_shown(name)} is no model's name: correct {_MODEL}.")
     return name
@@ -78,7 +82,7 @@ def _by_name(settings: Settings, given: str, named: str) -> Choice:
     entry = REGISTRY.get(spelled(named))
     if entry is None:
         close = difflib.get_close_matches(spelled(named)[:MAX_NAME_CHARS], REGISTRY, n=1)
-        mend = f"did you mean {close[0]}?" if close else f"known are {', '.join(REGISTRY)}."
+        mend = f"did you mean {close[0]}?" if close else f"known are {', '.join(usable())}."
         raise ConfigError(f"There is no provider {_shown(named)}: {mend}")
     _demand_usable(settings, entry, given)
     prefix, slash, rest = given.partition("/")
@@ -113,10 +117,7 @@ def _by_keyword(settings: Settings, given: str) -> Choice | None:
 def _by_configuration(settings: Settings, given: str) -> Choice:
     known = configured(settings)
     if not known:
-        raise ConfigError(
-            f"No provider is configured for the model {_shown(given)}: "
-            "set providers.NAME.apiKey, or providers.custom.baseUrl for a server of your own."
-        )
+        raise ConfigError(f"No provider is configured for the model {_shown(given)}{_to_configure_one(settings)}")
     if len(known) > 1:
         raise _ambiguous(given, known)
     _demand_usable(settings, known[0], given)
@@ -172,20 +173,54 @@ def _demand_usable(settings: Settings, entry: Entry, given: str) -> None:
         raise ConfigError(entry.to_come)
     own = _of(settings, entry)
     if own.base_url is None and entry.base_url is None:
-        raise ConfigError(f"The provider {entry.name} has no address: set providers.{entry.name}.baseUrl.")
+        raise ConfigError(f"The provider {entry.name} has no address{_to_set_address(settings, entry)}")
     if entry.needs_key and not _is_configured(settings, entry):
-        usual = f" Where the key is in the environment, it is ${{{entry.key_variable}}}." if entry.key_variable else ""
-        raise ConfigError(
-            f"The model {_shown(given)} needs a key of {entry.name}, and none is set: "
-            f"set providers.{entry.name}.apiKey.{usual}"
-        )
+        said = f"The model {_shown(given)} needs a key of {entry.name}, and none is set"
+        raise ConfigError(f"{said}{_to_set_key(settings, entry, given)}")
+
+
+def _to_set_key(settings: Settings, entry: Entry, given: str) -> str:
+    if awaited := _awaited(settings, entry, "api_key"):
+        return f"; export {awaited}=…: the configuration takes the key from there."
+    variable = entry.key_variable or "API_KEY"
+    if settings.agents.defaults.model in (None, given):
+        return f": export {variable} and run '{_ONBOARD} --provider {entry.name} --api-key-env {variable}'."
+    # A session's own model: the command would give the others this provider too.
+    return f": export {variable}, and set providers.{entry.name}.apiKey to ${{{variable}}} in config.json."
+
+
+def _to_set_address(settings: Settings, entry: Entry) -> str:
+    if awaited := _awaited(settings, entry, "base_url"):
+        return f"; export {awaited}=…: the configuration takes the address from there."
+    return (
+        f": run '{_ONBOARD} --provider {entry.name} --base-url http://localhost:8080/v1' with the address of yours, "
+        f"or set providers.{entry.name}.baseUrl."
+    )
+
+
+def _to_configure_one(settings: Settings) -> str:
+    for entry in REGISTRY.values():
+        for name, what in (("api_key", "key"), ("base_url", "address")):
+            if entry.usable and (awaited := _awaited(settings, entry, name)):
+                return f"; export {awaited}=…: the configuration takes the {what} of {entry.name} from there."
+    return (
+        f": run '{_ONBOARD} --provider NAME --api-key-env VARIABLE', or '{_ONBOARD} --provider custom --base-url URL' "
+        f"for a server of your own. Names are {', '.join(usable())}."
+    )
+
+
+def _awaited(settings: Settings, entry: Entry, name: str) -> str | None:
+    """The environment variable that the configuration names for this, where it is not set: ``load`` warns of it."""
+    said = re.compile(rf": providers\.{entry.name}\.{name} needs the environment variable (\w+), which is not set")
+    return next((found[1] for warning in settings.warnings if (found := said.search(warning))), None)
 
 
 def _ambiguous(given: str, entries: Sequence[Entry]) -> ConfigError:
     names = [entry.name for entry in entries]
     return ConfigError(
         f"Which provider the model {_shown(given)} is for is not clear, as {', '.join(names)} are configured: "
-        f"set {_PROVIDER} to one of them, or write {names[0]}/{_shown(given)}."
+        f"set {_PROVIDER} to one of them, as '{_ONBOARD} --provider {names[0]}' does, or write "
+        f"{names[0]}/{_shown(given)}."
     )
 
 
