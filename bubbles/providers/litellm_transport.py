@@ -23,12 +23,13 @@ from bubbles.providers.litellm_wire import STAND_IN
 from bubbles.providers.registry import Wire
 from bubbles.providers.wire import BLOCK_BYTES
 
-_NOT_ASKED_FOR = (
-    *("x-stainless-", "http-referer", "x-title", "x-openrouter-", "user-agent"),
-    *("openai-organization", "openai-project"),
+_OF_THE_LIBRARY = frozenset(
+    {"accept", "host", "content-length", "transfer-encoding", "content-type"}
+    | {"authorization", "x-api-key", "x-goog-api-key", "api-key"}
+    | {"anthropic-version", "anthropic-beta", "openai-beta"}
 )
-"""Headers by which libraries tell about themselves and the machine, or that they take from the environment. In small
-letters, as httpx gives them."""
+"""Headers that may come from the library, in small letters, as httpx gives them. Others tell about itself or the
+machine, or are taken from the environment (``OPENAI_CUSTOM_HEADERS``), for whatever vendor."""
 _OURS = frozenset({"host", "content-length", "transfer-encoding", "content-type", "accept-encoding", "connection"})
 """Headers that say how a request is sent, which is not for the settings to choose."""
 
@@ -118,7 +119,7 @@ class Passage(httpx.AsyncBaseTransport):
     def _headers(self, wanted: httpx.Headers) -> httpx.Headers:
         headers = httpx.Headers({"User-Agent": f"bubbles/{bubbles.__version__}"})
         for name, value in wanted.items():
-            if name.startswith(_NOT_ASKED_FOR) or (STAND_IN in value and self._route.key is None):
+            if name not in _OF_THE_LIBRARY or (STAND_IN in value and self._route.key is None):
                 continue
             headers[name] = value.replace(STAND_IN, self._route.key or "")
         for name, value in self._route.extra_headers.items():

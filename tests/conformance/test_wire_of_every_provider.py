@@ -319,6 +319,7 @@ def test_nothing_but_the_providers_address_is_called_and_no_name_is_looked_up() 
         "OPENAI_API_KEY": "sk-of-the-environment",
         "OPENAI_ORG_ID": "org-of-the-environment",
         "OPENAI_PROJECT_ID": "project-of-the-environment",
+        "OPENAI_CUSTOM_HEADERS": "X-Own: header-of-the-environment",
         "ANTHROPIC_API_KEY": "sk-of-the-environment",
         "OPENAI_BASE_URL": "http://environment.example/v1",
         "DEEPSEEK_API_BASE": "http://environment.example/v1",
