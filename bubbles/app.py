@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bubbles.config.schema import ProvidersSettings, Settings
+from bubbles.config.schema import Settings
 from bubbles.config.secrets import secrets_of
 from bubbles.controller.contract import Workplace
 from bubbles.controller.sandboxes import Sandboxes
@@ -312,14 +312,16 @@ def _parts(settings: Settings, opened: Gate, places: Places, providers: Provider
         provider=providers.of,
         redact=redactor.redact,
         mask=redactor.mask,
-        known=_known,
+        known=known_values,
     )
 
 
-def _known() -> dict[str, tuple[str, ...]]:
+def known_values() -> dict[str, tuple[str, ...]]:
+    """What may be set by name for a session, where there is a written few."""
+    from bubbles.providers.registry import usable
     from sandbox_backends.registry import backend_names
 
-    return {"sandbox": tuple(backend_names()), "provider": tuple(ProvidersSettings.model_fields)}
+    return {"sandbox": tuple(backend_names()), "provider": usable()}
 
 
 @contextmanager

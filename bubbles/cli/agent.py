@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bubbles.cli import completing
 from bubbles.cli.report import complain, run
+from bubbles.cli.unchosen import no_boundary
 from bubbles.errors import BubblesError
 
 if TYPE_CHECKING:
@@ -36,12 +41,6 @@ def _sessions(incomplete: str) -> list[str]:
     return [name for name in names if name.startswith(incomplete)]
 
 
-def _backends(incomplete: str) -> list[str]:
-    from sandbox_backends.registry import backend_names
-
-    return [name for name in backend_names() if name.startswith(incomplete)]
-
-
 def agent(
     message: Annotated[
         str | None,
@@ -62,7 +61,7 @@ def agent(
             metavar="B",
             help="The sandbox: local, local_isolated, bubblewrap or docker.",
             show_default="as configured",
-            autocompletion=_backends,
+            autocompletion=completing.backends,
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="With -m: print one JSON object, for scripts.")] = False,
@@ -112,9 +111,22 @@ def _run(settings: Settings, options: Options, text: str | None, *, as_json: boo
             return run(talk(shop, options))
         from bubbles.cli.chat.oneshot import Errand, run_once
 
-        for warning in settings.warnings:
+        for warning in (*settings.warnings, *_of_local(settings, options, text)):
             complain(warning)
         return run(run_once(shop, Errand(text=text, options=options, as_json=as_json)))
+
+
+def _of_local(settings: Settings, options: Options, text: str) -> Iterator[str]:
+    from bubbles.cli.chat.commands import of_session
+    from bubbles.config.session import load_session_settings
+
+    if of_session(text):
+        return  # it runs nothing
+    own = None
+    with suppress(BubblesError):  # the turn says what is wrong with it
+        own = load_session_settings(settings.data_dir / "session_state" / options.session / "config.json")[0].sandbox
+    if said := no_boundary(settings, options.backend, own):
+        yield said
 
 
 def _options(session: str, project: Path | None, backend: str | None, log: Log) -> Options:
@@ -153,7 +165,26 @@ def _message(said: str) -> str:
         raise typer.BadParameter(why)
     if command in ALL and not of_session(text):
         raise typer.BadParameter(f"{command} belongs to a conversation: with -m, -s NAME chooses the session")
+    if said != STDIN and _something_waits():
+        complain("standard input is not read, and something waits there: -m - reads the message from it.")
     return text
+
+
+def _something_waits() -> bool:
+    """Whether bytes of a pipe or a file wait on standard input now. Reads none and waits for none."""
+    import fcntl
+    import termios
+
+    if sys.stdin is None:
+        return False
+    try:
+        source = sys.stdin.fileno()
+        found = os.fstat(source)
+        if stat.S_ISFIFO(found.st_mode):
+            return any(fcntl.ioctl(source, termios.FIONREAD, bytes(4)))
+        return stat.S_ISREG(found.st_mode) and os.lseek(source, 0, os.SEEK_CUR) < found.st_size
+    except (OSError, ValueError):  # closed, or no file at all
+        return False
 
 
 def _stdin() -> str:

@@ -3,49 +3,57 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
-from dataclasses import dataclass
+from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bubbles.cli import completing
 from bubbles.cli.report import complain, print_json, visible
+from bubbles.cli.unchosen import BY_ONBOARD, no_boundary
+from bubbles.cli.wishes import Wishes, changes_of, meant
 from bubbles.errors import ConfigError
 
 if TYPE_CHECKING:
-    from bubbles.config.edit import Change
     from bubbles.config.load import Places
     from bubbles.config.schema import FileSettings
     from bubbles.config.setup import SetUp
+    from bubbles.providers.select import Choice
 
 QUESTION = "is there already. [k]eep it, or [r]eset to a fresh one (this one is copied aside first)? [K/r] "
 EXAMPLE = (
     "Say which model to use, and which environment variable holds the key to it, such as: "
     "bubbles onboard --model anthropic/claude-sonnet-4-5 --api-key-env ANTHROPIC_API_KEY"
 )
-PASSWORD_IN_URL = re.compile(r"://[^\s/@]*@")
+TALK = "Talk to your assistant: bubbles agent"
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
-    """What the flags ask for."""
-
-    model: str | None = None
-    provider: str | None = None
-    api_key_env: str | None = None
-    base_url: str | None = None
-    sandbox: str | None = None
+Provider = Annotated[
+    str | None,
+    typer.Option(
+        "--provider",
+        metavar="P",
+        help="Its provider; left out, the model's name tells.",
+        autocompletion=completing.providers,
+    ),
+]
+Sandbox = Annotated[
+    str | None,
+    typer.Option(
+        "--sandbox",
+        metavar="B",
+        help="Where commands run: local, bubblewrap, docker, ….",
+        autocompletion=completing.backends,
+    ),
+]
 
 
 def onboard(
     model: Annotated[
         str | None, typer.Option("--model", metavar="M", help="The model, such as anthropic/claude-sonnet-4-5.")
     ] = None,
-    provider: Annotated[
-        str | None, typer.Option("--provider", metavar="P", help="Its provider; left out, the model's name tells.")
-    ] = None,
+    provider: Provider = None,
     api_key_env: Annotated[
         str | None,
         typer.Option(
@@ -58,9 +66,7 @@ def onboard(
     base_url: Annotated[
         str | None, typer.Option("--base-url", metavar="URL", help="The provider's address, if not its usual one.")
     ] = None,
-    sandbox: Annotated[
-        str | None, typer.Option("--sandbox", metavar="B", help="Where commands run: local, bubblewrap, docker, ….")
-    ] = None,
+    sandbox: Sandbox = None,
     refresh: Annotated[
         bool, typer.Option("--refresh", help="Keep an existing configuration and set only what the flags name.")
     ] = False,
@@ -79,14 +85,14 @@ def onboard(
     wishes = Wishes(model=model, provider=provider, api_key_env=api_key_env, base_url=base_url, sandbox=sandbox)
     places = find_places()
     held = None if reset else _held(places)
-    changes = _changes(wishes, held)
+    changes = changes_of(wishes, held)
     if os.path.lexists(places.config) and not (refresh or reset or yes or as_json or changes):
         reset = _asked_to_reset(places)
     done = set_up(places, changes, reset=reset, now=datetime.now().astimezone())
     warnings = [*done.warnings, *_warnings(places, done)]
-    steps = _next_steps(places, wishes)
+    problem, steps = _next_steps(places, wishes)
     if as_json:
-        _print_json(places, done, warnings, steps)
+        _print_json(places, done, warnings, problem, steps)
     else:
         _show(places, done, warnings, steps)
     return 0
@@ -110,76 +116,6 @@ def _held(places: Places) -> FileSettings | None:
     raise fault
 
 
-def _changes(wishes: Wishes, held: FileSettings | None) -> list[Change]:
-    """What the flags demand. Raises typer.BadParameter."""
-    from bubbles.config.care import looks_secret
-    from bubbles.config.edit import Change
-    from bubbles.config.references import NAME
-
-    found: list[Change] = []
-    defaults = ("agents", "defaults")
-    if wishes.model is not None:
-        if not wishes.model.strip().isprintable() or not wishes.model.strip():
-            raise typer.BadParameter(f"--model {wishes.model!r} is no name of a model: give one such as openai/gpt-5")
-        found.append(Change(names=(*defaults, "model"), value=wishes.model.strip()))
-    if wishes.provider is not None:
-        found.append(Change(names=(*defaults, "provider"), value=_provider_named(wishes.provider)))
-    if wishes.api_key_env is not None:
-        if looks_secret(wishes.api_key_env) or not NAME.fullmatch(wishes.api_key_env):
-            raise typer.BadParameter("--api-key-env takes the name of an environment variable, such as OPENAI_API_KEY")
-        names = ("providers", _provider(wishes, held, "--api-key-env"), "api_key")
-        found.append(Change(names=names, value=f"${{{wishes.api_key_env}}}"))
-    if wishes.base_url is not None:
-        found.append(Change(names=("providers", _provider(wishes, held, "--base-url"), "base_url"), value=_url(wishes)))
-    if wishes.sandbox is not None:
-        found.append(Change(names=("tools", "sandbox", "backend"), value=_sandbox(wishes.sandbox)))
-    return found
-
-
-def _provider_named(name: str) -> str:
-    from bubbles.config.schema import ProvidersSettings
-
-    names = tuple(ProvidersSettings.model_fields)
-    wanted = name.strip().lower().replace("-", "_")
-    if wanted not in names:
-        raise typer.BadParameter(f"--provider {name!r} is not known: take one of {', '.join(names)}")
-    return wanted
-
-
-def _provider(wishes: Wishes, held: FileSettings | None, flag: str) -> str:
-    """Whose key or address it is: the flags tell, else the file."""
-    from bubbles.config.schema import ProvidersSettings
-
-    if wishes.provider is not None:
-        return _provider_named(wishes.provider)
-    chosen = held.agents.defaults if held else None
-    if wishes.model is None and chosen and chosen.provider in ProvidersSettings.model_fields:
-        return str(chosen.provider)
-    model = wishes.model or (chosen.model if chosen else None) or ""
-    prefix = model.strip().partition("/")[0] if "/" in model else ""
-    if prefix in ProvidersSettings.model_fields:
-        return prefix
-    raise typer.BadParameter(f"{flag} needs to know whose it is: add --provider, such as --provider openai")
-
-
-def _url(wishes: Wishes) -> str:
-    url = (wishes.base_url or "").strip()
-    if PASSWORD_IN_URL.search(url) and "${" not in url:
-        raise typer.BadParameter(
-            "--base-url holds a login, which others can read on a command line: write ${VAR} in place of its password"
-        )
-    return url
-
-
-def _sandbox(name: str) -> str:
-    from sandbox_backends.registry import backend_names
-
-    names = backend_names()
-    if name not in names:
-        raise typer.BadParameter(f"--sandbox {name!r} is not known: take one of {', '.join(names)}")
-    return name
-
-
 def _asked_to_reset(places: Places) -> bool:
     """Whether the person at the terminal, if there is one, wants a fresh file. Raises typer.Abort."""
     if sys.stdin is None or not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -200,7 +136,7 @@ def _names(done: SetUp) -> list[str]:
     return [".".join(each.names) for each in done.changes]
 
 
-def _print_json(places: Places, done: SetUp, warnings: list[str], steps: list[str]) -> None:
+def _print_json(places: Places, done: SetUp, warnings: list[str], problem: str | None, steps: list[str]) -> None:
     print_json(
         {
             "config": str(places.config),
@@ -210,6 +146,7 @@ def _print_json(places: Places, done: SetUp, warnings: list[str], steps: list[st
             "mode_mended": done.closed,
             "backup": None if done.backup is None else str(done.backup),
             "warnings": warnings,
+            "problem": problem,
             "next": steps,
         }
     )
@@ -254,17 +191,38 @@ def _warnings(places: Places, done: SetUp) -> list[str]:
         return [str(error), *found]
 
 
-def _next_steps(places: Places, wishes: Wishes) -> list[str]:
-    """What is left to do, in plain words."""
+def _next_steps(places: Places, wishes: Wishes) -> tuple[str | None, list[str]]:
+    """Why no turn could run now, if so; and what is left to do, in plain words, beginning with what mends that."""
     from bubbles.config.load import load_settings
+    from bubbles.providers.select import choose
 
-    talk = "Talk to your assistant: bubbles agent"
     try:
-        model = load_settings(places.environment).agents.defaults.model
-    except ConfigError:
-        return ["Mend what is said above, then talk to your assistant: bubbles agent"]
-    if model is None:
-        return [EXAMPLE, talk]
-    if wishes.api_key_env is not None and not places.environment.get(wishes.api_key_env):
-        return [f"Put the key into the environment variable {wishes.api_key_env}, where Bubbles is started.", talk]
-    return [talk]
+        settings = load_settings(places.environment)
+    except ConfigError as error:
+        return str(error), ["Mend what is said above, then talk to your assistant: bubbles agent"]
+    problem: str | None = None
+    steps: list[str] = []
+    try:
+        choice = choose(settings)
+    except ConfigError as error:
+        problem = str(error)
+        steps.append(EXAMPLE if settings.agents.defaults.model is None else problem)
+    else:
+        steps += _of_another(choice)
+        if wishes.api_key_env is not None and not places.environment.get(wishes.api_key_env):
+            steps.append(f"Put the key into the environment variable {wishes.api_key_env}, where Bubbles is started.")
+    if said := no_boundary(settings, wishes.sandbox, mend=BY_ONBOARD):
+        steps.append(said)
+    return problem, [*steps, TALK]
+
+
+def _of_another(choice: Choice) -> Iterator[str]:
+    """A provider that was set earlier gets every model, and one that has only its own knows no other's."""
+    from bubbles.providers.registry import REGISTRY, Kind
+
+    chosen, named = REGISTRY[choice.provider], meant(choice.model_given)
+    if named is not None and named is not chosen and chosen.kind is Kind.VENDOR and chosen.keywords:
+        yield (
+            f"The provider is set to {chosen.name}, which has no {choice.model_given}: if {named.name} is meant, run "
+            f"'bubbles onboard --provider {named.name}'."
+        )

@@ -14,6 +14,7 @@ import typer
 from bubbles.cli import image
 from bubbles.cli.doctor import doctor
 from bubbles.cli.report import HELP, complain, print_json, print_table, run, session_key, size
+from bubbles.cli.unchosen import no_boundary
 from bubbles.errors import BubblesError
 
 if TYPE_CHECKING:
@@ -152,12 +153,9 @@ def _once_each() -> Callable[[str, str], None]:
 
 def _of_local(settings: Settings, backend: str | None, session: str | None) -> Iterator[str]:
     """What somebody who did not choose the weakest sandbox should know of it."""
-    chosen = settings.tools.sandbox
-    if (backend or chosen.backend) != "local":
-        return
-    if backend is None and "backend" not in chosen.model_fields_set:
-        yield "local is no boundary: take -b bubblewrap or docker, or set tools.sandbox.backend (to local, if meant)."
-    if session is not None:
+    if said := no_boundary(settings, backend):
+        yield said
+    if session is not None and (backend or settings.tools.sandbox.backend) == "local":
         yield "local runs with your own HOME: --session keeps no other one there."
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bubbles.cli.report import print_json, print_table, session_key, styled, visible
+from bubbles.cli.unchosen import BY_ONBOARD, no_boundary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -60,7 +61,11 @@ def _as_json(settings: Settings, loaded: LoadedRules) -> dict[str, Any]:
         "model": _model(settings),
         "providers": configured(settings),
         "sessions": differing,
-        "sandbox": {"backend": tools.sandbox.backend, "network": tools.sandbox.network},
+        "sandbox": {
+            "backend": tools.sandbox.backend,
+            "network": tools.sandbox.network,
+            "warning": no_boundary(settings, mend=BY_ONBOARD),
+        },
         "approvals": {"mode": tools.approvals.mode, "timeout_s": tools.approvals.timeout_s},
         "rules": {
             "loaded_at": loaded.loaded_at.isoformat(timespec="seconds"),
@@ -95,7 +100,10 @@ def _show(settings: Settings, loaded: LoadedRules) -> None:
         _line("model", "none", model["problem"])
     _line("providers", ", ".join(configured(settings)) or "none configured")
     network = tools.sandbox.network or "the backend's own default"
-    _line("sandbox", f"{tools.sandbox.backend}, network: {network}", "'bubbles sandbox doctor' shows what it holds")
+    weak = no_boundary(settings, mend=BY_ONBOARD)
+    holds = "" if weak else "'bubbles sandbox doctor' shows what it holds"
+    _line("sandbox", f"{tools.sandbox.backend}, network: {network}", holds)
+    _warn([weak] if weak else ())
     _line("approvals", f"{tools.approvals.mode}, {tools.approvals.timeout_s:g} s to answer")
     _line("rules", f"loaded {loaded.loaded_at.astimezone():%Y-%m-%d %H:%M:%S}", "the first layer is the strongest")
     rows = [

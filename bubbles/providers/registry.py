@@ -58,7 +58,8 @@ class Entry:
 
 
 def _login(name: str, what: str) -> Entry:
-    sentence = f"{name} ({what}) needs a login, which is to come: take another one, as 'bubbles status' lists them."
+    mend = "take another one, such as by 'bubbles onboard --provider anthropic'."
+    sentence = f"{name} ({what}) needs a login, which is to come: {mend}"
     return Entry(name=name, kind=Kind.LOGIN, needs_key=False, to_come=sentence)
 
 

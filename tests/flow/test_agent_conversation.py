@@ -126,6 +126,27 @@ async def _asked(server: Playback, count: int) -> None:
         await asyncio.sleep(0.01)
 
 
+@pytest.mark.req("SBX-08", "SESS-06")
+async def test_it_begins_with_where_one_is(tmp_path: Path) -> None:
+    async with talking(tmp_path, said("Hi."), options=("-s", "wrok"), BUBBLES_TOOLS__SANDBOX__BACKEND="") as (
+        person,
+        _,
+    ):
+        desk = tmp_path / "data" / "sessions" / "wrok"
+        await person.sees(f"Session wrok (new), some-model by custom, sandbox local, in {desk}")
+        await person.sees("local is no boundary: take -b bubblewrap or docker")
+        person.types("hi" + ENTER)
+        await person.sees("Hi.")
+        await leave(person)
+    options = ("-s", "wrok", "--project", str(tmp_path / "project"), "-b", "local")
+    await asyncio.to_thread((tmp_path / "project").mkdir)
+    async with talking(tmp_path, options=options, BUBBLES_AGENTS__DEFAULTS__MODEL="") as (person, _):
+        await person.sees(f"Session wrok, no model, sandbox local, in {tmp_path / 'project'}")
+        await person.sees("No model is chosen yet")
+        await leave(person)
+        assert b"no boundary" not in person.raw
+
+
 async def test_without_a_model_it_says_how_to_get_one_and_can_still_be_set_up(tmp_path: Path) -> None:
     async with talking(tmp_path, said("Now."), BUBBLES_AGENTS__DEFAULTS__MODEL="") as (person, _):
         await person.sees("onboard")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import pty
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 
 from bubbles.cli import main
-from bubbles.config.schema import ProvidersSettings
+from bubbles.providers.registry import REGISTRY, usable
 
 pytestmark = [pytest.mark.req("CLI-01", "CFG-01"), pytest.mark.timeout(60)]
 
@@ -98,7 +99,8 @@ def test_b121_a_fresh_machine_gets_folders_and_a_small_file_that_only_its_owner_
     }
     assert json.loads(config(data).read_text()) == {"agents": {"defaults": {}}, "providers": {}}
     assert "1. Say which model to use" in done.stdout
-    assert "2. Talk to your assistant: bubbles agent" in done.stdout
+    assert "2. local is no boundary: run 'bubbles onboard --sandbox bubblewrap'" in done.stdout
+    assert "3. Talk to your assistant: bubbles agent" in done.stdout
 
 
 def test_a_second_run_changes_nothing_and_says_so(bubbles: Run, data: Path) -> None:
@@ -124,7 +126,7 @@ def test_flags_write_the_settings_they_name_and_the_key_stays_a_reference(
     )
     found = printed(done)
     assert (found["action"], found["backup"], found["warnings"]) == ("created", None, [])
-    assert found["next"] == ["Talk to your assistant: bubbles agent"]
+    assert (found["problem"], found["next"]) == (None, ["Talk to your assistant: bubbles agent"])
     assert json.loads(config(data).read_text()) == {
         "agents": {"defaults": {"model": "m1", "provider": "custom"}},
         "providers": {"custom": {"apiKey": "${MY_KEY}", "baseUrl": "http://localhost:1/v1"}},
@@ -241,6 +243,14 @@ def test_a_configuration_that_others_can_read_is_closed_to_them(bubbles: Run, da
     [
         (("--refresh", "--reset"), "exclude each other"),
         (("--provider", "opanai"), "take one of anthropic, openai"),
+        (("--provider", "openai-codex", "--api-key-env", "A_KEY"), "openai_codex (a ChatGPT subscription) needs a"),
+        (("--model", "github-copilot/gpt-5", "--api-key-env", "A_KEY"), "needs a login, which is to come"),
+        (
+            ("--model", "anthropc/claude-x", "--api-key-env", "A_KEY"),
+            "anthropc is no provider; did you mean anthropic?",
+        ),
+        (("--model", "opnai/gpt-5", "--base-url", "http://x"), "opnai is no provider; did you mean openai?"),
+        (("--model", "someone/gpt-5", "--base-url", "http://x"), "add --provider"),
         (("--sandbox", "vm"), "--sandbox 'vm' is not known: take one of"),
         (("--api-key-env", "OPENAI_API_KEY"), "add --provider"),
         (("--base-url", "http://x"), "add --provider"),
@@ -264,9 +274,81 @@ def test_wrong_usage_is_one_sentence_and_makes_no_configuration(
 
 
 def test_every_provider_is_known_by_its_name(bubbles: Run, data: Path) -> None:
-    for name in ProvidersSettings.model_fields:
-        assert bubbles("--provider", name.replace("_", "-")).returncode == 0
+    for name in usable():
+        assert bubbles("--provider", name.upper()).returncode == 0
         assert json.loads(config(data).read_text())["agents"]["defaults"]["provider"] == name
+
+
+@pytest.mark.req("PROV-03")
+def test_a_provider_that_is_to_come_is_not_offered(bubbles: Run) -> None:
+    offered = one_sentence(bubbles("--provider", "nobody"), 2)
+    assert [name for name in REGISTRY if name in offered] == list(usable())
+
+
+@pytest.mark.req("PROV-02")
+@pytest.mark.parametrize(
+    ("argv", "first"),
+    [
+        (("--provider", "openai"), "Say which model to use"),
+        (("--model", "gpt-5"), "export OPENAI_API_KEY and run 'bubbles onboard --provider openai --api-key-env OPENAI"),
+        (("--model", "openai/x", "--api-key-env", "NO_KEY"), "export NO_KEY=…: the configuration takes the key from"),
+        (("--model", "m", "--provider", "custom"), "run 'bubbles onboard --provider custom --base-url"),
+        (("--model", "some-model"), "run 'bubbles onboard --provider NAME --api-key-env VARIABLE'"),
+    ],
+)
+def test_where_no_turn_can_run_the_first_step_is_what_mends_that(
+    bubbles: Run, data: Path, argv: tuple[str, ...], first: str
+) -> None:
+    found = printed(bubbles(*argv, "--json"))
+    assert found["action"] == "created"
+    assert found["problem"]
+    assert first in found["next"][0]
+    assert first in bubbles(*argv).stdout.partition("1. ")[2].splitlines()[0]
+    assert config(data).exists()
+
+
+def test_the_command_that_a_problem_names_mends_it(bubbles: Run, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = printed(bubbles("--model", "gpt-5", "--sandbox", "local", "--json"))["problem"]
+    monkeypatch.setenv("OPENAI_API_KEY", CANARY)
+    _, command, _ = problem.split("'")
+    found = printed(bubbles(*command.split()[2:], "--json"))
+    assert (found["problem"], found["next"]) == (None, ["Talk to your assistant: bubbles agent"])
+    assert CANARY not in config(data).read_text()
+
+
+def test_a_model_of_another_than_the_provider_that_was_set_is_told(
+    bubbles: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("O_KEY", "A_KEY"):
+        monkeypatch.setenv(name, CANARY)
+    bubbles("--model", "gpt-5", "--provider", "openai", "--api-key-env", "O_KEY")
+    found = printed(bubbles("--model", "anthropic/claude-x", "--api-key-env", "A_KEY", "--json"))
+    assert "'bubbles onboard --provider anthropic'" in found["next"][0]
+    assert "is set to" not in printed(bubbles("--provider", "anthropic", "--json"))["next"][0]
+
+
+@pytest.mark.req("SBX-08")
+def test_who_chose_no_sandbox_is_told_what_local_is(bubbles: Run) -> None:
+    assert any("local is no boundary" in step for step in printed(bubbles("--json"))["next"])
+    assert not any("local is no boundary" in step for step in printed(bubbles("--sandbox", "local", "--json"))["next"])
+    assert not any("local is no boundary" in step for step in printed(bubbles("--json"))["next"])
+
+
+async def test_the_shell_completes_providers_and_sandboxes(data: Path) -> None:
+    for option, begun, expected in (("--provider", "op", {"openai", "openrouter"}), ("--sandbox", "b", {"bubblewrap"})):
+        program = await asyncio.create_subprocess_exec(
+            str(Path(sys.executable).parent / "bubbles"),
+            stdout=asyncio.subprocess.PIPE,
+            env={
+                "PATH": os.environ["PATH"],
+                "HOME": str(data.parent),
+                "_BUBBLES_COMPLETE": "complete_bash",
+                "COMP_WORDS": f"bubbles onboard {option} {begun}",
+                "COMP_CWORD": "3",
+            },
+        )
+        out, _ = await program.communicate()
+        assert set(out.decode().split()) == expected
 
 
 def test_the_provider_of_a_key_follows_from_the_model_or_from_the_file(bubbles: Run, data: Path) -> None:

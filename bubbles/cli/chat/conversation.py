@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from bubbles.agent.contract import TurnObserver, TurnOutcome
@@ -15,6 +15,8 @@ from bubbles.cli.chat.options import Options, message_for
 from bubbles.cli.chat.screen import Screen
 from bubbles.cli.chat.text import shown
 from bubbles.cli.chat.view import TurnView
+from bubbles.cli.unchosen import no_boundary
+from bubbles.config.schema import SessionSettings
 from bubbles.config.session import load_session_settings
 from bubbles.dispatch.turns import CONFIG
 from bubbles.errors import BubblesError
@@ -31,18 +33,22 @@ HOW_TO_LEAVE = "Nothing runs. Ctrl-D or exit leaves."
 LAST_WORDS_S = 0.3
 """How long leaving waits for a turn that may be about to end."""
 NO_MODEL = (
-    "No model is chosen yet: leave and run 'bubbles onboard --model MODEL --api-key-env VARIABLE', or choose one for "
-    "this session with /config model MODEL."
+    "No model is chosen yet: leave and run 'bubbles onboard --model anthropic/claude-sonnet-4-5 --api-key-env "
+    "ANTHROPIC_API_KEY', or choose one for this session with /config model MODEL."
 )
 MAX_LISTED = 50
 
 
 @dataclass(frozen=True, slots=True)
 class InForce:
-    """What the line below the prompt says of the session."""
+    """What is said of the session when the conversation begins, and in short below the prompt."""
 
-    model: str
-    sandbox: str
+    model: str = "no model"
+    provider: str = ""
+    sandbox: str = ""
+    directory: str = ""
+    weak: str | None = None
+    """What to know of the sandbox, if nobody chose it."""
 
 
 class Conversation:
@@ -62,7 +68,7 @@ class Conversation:
         """Nothing that was said waits for its end."""
         self._quiet.set()
         self._names: tuple[str, ...] = ()
-        self._in_force = InForce("", "")
+        self._in_force = InForce(model="")
 
     def attach(self, terminal: Terminal, *, coloured: bool) -> None:
         self._terminal = terminal
@@ -132,8 +138,13 @@ class Conversation:
     async def hold(self, assistant: Assistant, terminal: Terminal) -> None:
         """Until the person leaves."""
         self._assistant = assistant
-        if (why := await self._look()) is not None:
-            self.screen(self.key).notice(why)
+        why = await self._look()
+        screen = self.screen(self.key)
+        screen.remark(self._banner())
+        if why is not None:
+            screen.notice(why)
+        if self._in_force.weak is not None:
+            screen.remark(self._in_force.weak)
         terminal.ready()
         while (text := await terminal.line()) is not None and text.strip() not in LEAVE:
             if not await self._take(assistant, text):
@@ -141,6 +152,12 @@ class Conversation:
         with suppress(TimeoutError):  # a turn whose reply is there already is not to be called a stopped one
             async with asyncio.timeout(LAST_WORDS_S):
                 await self._quiet.wait()
+
+    def _banner(self) -> str:
+        here, name = self._in_force, name_of(self.key)
+        new = "" if name in self._names else " (new)"
+        by = here.provider and f" by {here.provider}"
+        return f"Session {name}{new}, {here.model}{by}, sandbox {here.sandbox}, in {here.directory}"
 
     async def _take(self, assistant: Assistant, text: str) -> bool:
         """Whether an end will be told of it."""
@@ -180,7 +197,7 @@ class Conversation:
         if self._assistant is None:
             return None
         self._names = tuple(sorted(map(name_of, await self._assistant.sessions.keys())))
-        self._in_force, why = await asyncio.to_thread(in_force, self._assistant, self.key, self._options.backend)
+        self._in_force, why = await asyncio.to_thread(in_force, self._assistant, self.key, self._options)
         return why
 
     def _write(self, key: str, text: str) -> None:
@@ -214,13 +231,20 @@ class _Turn:
         return None if self.told else NO_ANSWER
 
 
-def in_force(assistant: Assistant, key: str, backend: str | None) -> tuple[InForce, str | None]:
+def in_force(assistant: Assistant, key: str, options: Options) -> tuple[InForce, str | None]:
     """Of a session, there or not, and why no turn could run in it. Reads files, makes none."""
     settings = assistant.settings
+    folders = assistant.sessions.folders(key)
+    own, choice, why = SessionSettings(), None, None
     try:
-        own, _ = load_session_settings(assistant.sessions.folders(key).state / CONFIG)
-        sandbox = backend or own.sandbox or settings.tools.sandbox.backend
-        return InForce(assistant.turns.parts.choose(own.model, own.provider).model, sandbox), None
+        own, _ = load_session_settings(folders.state / CONFIG)
+        choice = assistant.turns.parts.choose(own.model, own.provider)
     except BubblesError as error:
         none = settings.agents.defaults.model is None and "model is set" in str(error)
-        return InForce("no model", backend or settings.tools.sandbox.backend), NO_MODEL if none else str(error)
+        why = NO_MODEL if none else str(error)
+    found = InForce(
+        sandbox=options.backend or own.sandbox or settings.tools.sandbox.backend,
+        directory=str(options.project or folders.desk),
+        weak=no_boundary(settings, options.backend, own.sandbox),
+    )
+    return found if choice is None else replace(found, model=choice.model, provider=choice.provider), why

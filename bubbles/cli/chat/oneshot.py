@@ -78,6 +78,8 @@ class QuietView(TurnView):
         super().__init__(screen)
         self._said: list[str] = []
         self.calls = 0
+        self.failed = 0
+        """Of them: those that ended in an error or were declined."""
 
     def text(self, piece: str) -> None:
         self._said.append(piece)
@@ -97,6 +99,7 @@ class QuietView(TurnView):
 
     def result(self, call: ToolCall, result: ToolResult, duration_s: float) -> None:
         self.calls += 1
+        self.failed += result.is_error
         super().result(call, result, duration_s)
 
 
@@ -163,6 +166,7 @@ def _as_json(heard: Heard, view: TurnView, end: str, duration_s: float) -> dict[
         "reply": heard.reply or None,
         "end": str(end),
         "calls": outcome.calls if outcome else getattr(view, "calls", 0),
+        "failed_calls": getattr(view, "failed", 0),
         "usage": {
             "input_tokens": usage.input_tokens,
             "output_tokens": usage.output_tokens,

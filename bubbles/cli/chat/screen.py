@@ -19,6 +19,8 @@ MIN_WIDTH = 20
 """Columns below which Markdown is shown as it is written."""
 MAX_WIDTH = 120
 """Longer lines are hard to read."""
+MAX_REASON = 300
+"""Characters of why a call failed; the terminal wraps them."""
 MAX_RENDERED = 20_000
 """Characters of a block; a longer one is shown as it is written."""
 
@@ -49,7 +51,7 @@ class Screen:
         self.aside(self._styled(f"· {one_line(hint, self._room)}", "dim") + "\n")
 
     def result(self, text: str, *, is_error: bool, duration_s: float) -> None:
-        how = one_line(text, self._room - 20) if is_error else f"ok, {size(len(text.encode('utf-8', 'replace')))}"
+        how = one_line(text, MAX_REASON) if is_error else f"ok, {size(len(text.encode('utf-8', 'replace')))}"
         self.aside(self._styled(f"  {'error: ' if is_error else ''}{how}, {duration_s:.1f} s", "dim") + "\n")
 
     def notice(self, text: str) -> None:

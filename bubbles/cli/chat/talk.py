@@ -57,14 +57,14 @@ def _opened(shop: Workshop, conversation: Conversation) -> AbstractAsyncContextM
     settings = shop.settings
     if settings.host_env.get("TERM", "") in PLAIN_TERMS:
         return LineTerminal(conversation)
+    from bubbles.app import known_values
     from bubbles.cli.chat.completion import CommandCompleter
     from bubbles.cli.chat.prompting import PromptTerminal
-    from bubbles.config.schema import ProvidersSettings, SessionSettings
+    from bubbles.config.schema import SessionSettings
     from bubbles.config.secrets import secrets_of
     from bubbles.controller.redaction import Redactor
-    from sandbox_backends.registry import backend_names
 
-    values = {"sandbox": tuple(backend_names()), "provider": tuple(ProvidersSettings.model_fields)}
+    values = known_values()
     return PromptTerminal(
         conversation,
         toolbar=conversation.toolbar,

@@ -89,6 +89,15 @@ def test_blocks_are_shown_when_they_are_finished_and_the_rest_is_live() -> None:
     assert sheet.text.endswith('Two\n\n· list_dir(".")\n  ok, 2.0 kB, 0.3 s\n  error: There is no, 0.0 s\n')
 
 
+def test_why_a_call_failed_is_shown_up_to_a_limit_however_narrow_the_terminal() -> None:
+    sheet = Sheet(columns=40)
+    screen(sheet).result("why " * 70 + "end\nmore", is_error=True, duration_s=0)
+    screen(sheet).result("x" * 10_000, is_error=True, duration_s=0)
+    first, second = sheet.text.splitlines()
+    assert first.endswith("why end, 0.0 s")
+    assert second == f"  error: {'x' * 299}…, 0.0 s"
+
+
 def test_what_was_shown_of_a_reply_that_broke_off_is_marked_b091() -> None:
     sheet = Sheet()
     view = TurnView(screen(sheet))

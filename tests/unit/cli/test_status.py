@@ -42,7 +42,17 @@ def test_fresh_machine_has_a_status_and_nothing_is_made(data: Path, capsys: pyte
     shown = capsys.readouterr().out
     assert "not there yet" in shown
     assert "ask, 300 s to answer" in shown
+    assert "local is no boundary: run 'bubbles onboard --sandbox bubblewrap'" in shown
     assert not data.exists()
+
+
+@pytest.mark.req("SBX-08")
+def test_who_chose_local_is_not_told_again(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "local is no boundary" in as_json(capsys)["sandbox"]["warning"]
+    write(data / "config.json", '{"tools": {"sandbox": {"backend": "local"}}}')
+    assert as_json(capsys)["sandbox"]["warning"] is None
+    status()
+    assert "no boundary" not in capsys.readouterr().out
 
 
 @pytest.mark.req("DEC-05")

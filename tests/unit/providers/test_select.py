@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bubbles.config.load import load_settings
 from bubbles.config.schema import FileSettings, Settings
 from bubbles.errors import ConfigError
 from bubbles.providers.build import make_provider, provider_for
@@ -131,9 +133,17 @@ def test_a_provider_by_login_is_chosen_only_by_name_and_then_says_that_it_is_to_
 @pytest.mark.parametrize(
     ("keys", "asked", "said"),
     [
-        ([], {}, "No model is set"),
+        (
+            [],
+            {},
+            "No model is set: run 'bubbles onboard --model anthropic/claude-sonnet-4-5 --api-key-env ANTHROPIC_AP",
+        ),
         ([], {"model": "  "}, "No model is set"),
-        ([], {"model": "claude-x"}, "needs a key of anthropic, and none is set: set providers.anthropic.apiKey"),
+        (
+            [],
+            {"model": "gpt-5"},
+            "and none is set: export OPENAI_API_KEY and run 'bubbles onboard --provider openai --api-key-env OPENAI_",
+        ),
         (["deepseek"], {"model": "claude-x"}, "needs a key of anthropic"),
         (["anthropic"], {"model": "deepseek/deepseek-chat"}, "needs a key of deepseek"),
         ([], {"model": "some-model"}, "No provider is configured"),
@@ -155,6 +165,30 @@ def test_where_nothing_can_be_chosen_one_sentence_says_why(keys: list[str], aske
     assert said in sentence
     assert "\n" not in sentence
     assert KEY not in sentence
+
+
+@pytest.mark.req("CFG-01")
+@pytest.mark.parametrize(
+    ("written", "model", "said"),
+    [
+        ({"openai": {"apiKey": "${MY_KEY}"}}, "gpt-5", "needs a key of openai, and none is set; export MY_KEY=…: the"),
+        ({"groq": {"apiKey": "${MY_KEY}"}}, "llama-3", "export MY_KEY=…: the configuration takes the key of groq from"),
+        ({"custom": {"baseUrl": "${PLACE}"}}, "custom/x", "export PLACE=…: the configuration takes the address from"),
+        ({"gemini": {"apiKey": "${MY_KEY}"}}, "gpt-5", "export OPENAI_API_KEY and run"),
+    ],
+)
+def test_a_variable_that_the_configuration_waits_for_is_what_is_asked_for(
+    tmp_path: Path, written: dict[str, Any], model: str, said: str
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"providers": written}))
+    sentence = refusal(load_settings({"HOME": str(tmp_path), "BUBBLES_HOME": str(tmp_path)}), model=model)
+    assert said in sentence
+
+
+def test_a_key_for_a_sessions_own_model_leaves_the_provider_of_the_others() -> None:
+    sentence = refusal(settings("anthropic", model="claude-x"), model="openai/gpt-5")
+    assert "--provider" not in sentence
+    assert "set providers.openai.apiKey to ${OPENAI_API_KEY} in config.json" in sentence
 
 
 def test_an_empty_key_is_none() -> None:

@@ -1,0 +1,17 @@
+"""For the shell's Tab: names that options take. Nothing is made, and nothing heavy is imported."""
+
+from __future__ import annotations
+
+
+def backends(incomplete: str) -> list[str]:
+    """Of sandboxes."""
+    from sandbox_backends.registry import backend_names
+
+    return [name for name in backend_names() if name.startswith(incomplete)]
+
+
+def providers(incomplete: str) -> list[str]:
+    """Of those that can be chosen today."""
+    from bubbles.providers.registry import usable
+
+    return [name for name in usable() if name.startswith(incomplete)]
