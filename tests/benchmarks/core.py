@@ -42,7 +42,7 @@ async def starts(home: Path, in_turn: InTurn, rounds: int) -> dict[str, float]:
     environment = {"PATH": os.environ["PATH"], "HOME": str(home)}
     bubbles = str(Path(sys.executable).parent / "bubbles")
     async with serving(lambda _: "Hello.", keep=False) as server:
-        talking = {**environment, **server.environment}
+        talking = {**environment, **server.environment, "BUBBLES_TOOLS__SANDBOX__BACKEND": "local"}
         works: dict[str, Work] = {
             "python -c pass": lambda: _process(sys.executable, "-c", "pass", environment=environment),
             "bubbles --help": lambda: _process(bubbles, "--help", environment=environment),
