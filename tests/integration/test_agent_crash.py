@@ -9,6 +9,7 @@ import random
 import re
 import signal
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -27,9 +28,10 @@ sleep 0.01
 echo "end $1" >> steps.log
 echo "did $1"
 """
+ROOMY = {"BUBBLES_AGENTS__DEFAULTS__CONTEXT_TOKENS": "1000000"}
 RULE = 'prefix_rule(pattern=["./step.sh"])\n'
-LONGEST_S = 1.6
-"""From the start of the process to the kill; a turn begins within the first half of a second."""
+WORKING_S = 1.0
+"""How long a killed turn has worked at most, after as much time as a whole turn without a call takes."""
 
 
 def calls_of(messages: list[Mapping[str, Any]]) -> dict[str, str]:
@@ -40,6 +42,11 @@ def calls_of(messages: list[Mapping[str, Any]]) -> dict[str, str]:
             if match := re.search(r"step\.sh (\d+)", call["function"]["arguments"]):
                 found[call["id"]] = match[1]
     return found
+
+
+def told_by(messages: list[Mapping[str, Any]]) -> dict[str, str]:
+    """Results by call id."""
+    return {message["tool_call_id"]: message["content"] for message in messages if message["role"] == "tool"}
 
 
 def brain(request: Request) -> str | list[tuple[str, dict[str, Any]]]:
@@ -124,11 +131,15 @@ class Crashing:
 
 
 async def crash(base: Path, kills: int, seed: int, backend: str = "local") -> None:
+    print(f"seed {seed}")
     chance = random.Random(seed)
     async with serving(brain) as server:
-        scene = Crashing(base, server.environment, backend)
+        scene = Crashing(base, {**server.environment, **ROOMY}, backend)
+        began = time.monotonic()
+        await scene.turn("finish", None)
+        start_s = time.monotonic() - began
         for number in range(kills):
-            await scene.turn(f"go on, part {number}", chance.uniform(0.15, LONGEST_S))
+            await scene.turn(f"go on, part {number}", chance.uniform(start_s / 3, start_s + WORKING_S))
         status, out, err = await scene.turn("finish", None)
         assert (status, out.strip()) == (0, "All done."), err
         server.check()
@@ -137,7 +148,7 @@ async def crash(base: Path, kills: int, seed: int, backend: str = "local") -> No
         begun = [line.split()[1] for line in steps if line.startswith("begin")]
         ended = {line.split()[1] for line in steps if line.startswith("end")}
         assert len(begun) == len(set(begun)), "a step ran twice"
-        told = {message["tool_call_id"]: message["content"] for message in last if message["role"] == "tool"}
+        told = told_by(last)
         for ident, step in calls_of(last).items():
             if f"did {step}" in told[ident]:
                 assert step in ended
@@ -156,9 +167,7 @@ def _nothing_is_lost(requests: list[Request]) -> None:
     """What one request held as a result is held by all that come after."""
     known: dict[str, str] = {}
     for request in requests:
-        told = {
-            message["tool_call_id"]: message["content"] for message in request["messages"] if message["role"] == "tool"
-        }
+        told = told_by(request["messages"])
         for ident, text in known.items():
             assert told.get(ident) == text
         known = told
@@ -171,9 +180,9 @@ async def _gone(scene: Crashing) -> None:
 
 
 @pytest.mark.req("CTX-04")
-@pytest.mark.timeout(60)
-async def test_a_turn_killed_at_random_instants_loses_and_repeats_nothing(tmp_path: Path) -> None:
-    await crash(tmp_path, kills=5, seed=random.randrange(2**32))
+@pytest.mark.timeout(300)
+async def test_a_turn_killed_at_fifty_random_instants_loses_and_repeats_nothing(tmp_path: Path) -> None:
+    await crash(tmp_path, kills=50, seed=random.randrange(2**32))
 
 
 @pytest.mark.soak
@@ -184,9 +193,3 @@ async def test_killed_turns_leave_no_sandbox_behind(tmp_path: Path, backend: str
         if part.name.startswith(("pytest-", "test_", "popen-")):
             part.chmod(0o755)
     await crash(tmp_path, kills=15, seed=random.randrange(2**32), backend=backend)
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(600)
-async def test_a_turn_killed_at_fifty_random_instants_loses_and_repeats_nothing(tmp_path: Path) -> None:
-    await crash(tmp_path, kills=50, seed=random.randrange(2**32))
