@@ -137,6 +137,9 @@ class FakeSession:
         self.requests: list[ExecRequest] = []
         self.files: dict[str, bytes] = {}
         self.modes: dict[str, int] = {}
+        self.may_write = asyncio.Event()
+        """Cleared, it keeps ``write_file`` waiting."""
+        self.may_write.set()
         self._roots = tuple(str(root.path) for root in spec.roots)
         self._programs = programs
         self._running: set[FakeProcess] = set()
@@ -208,6 +211,7 @@ class FakeSession:
             raise FileError("not_a_file", f"{path}: is a directory")
         if any(len(part.encode()) > 255 for part in full.split("/")):
             raise FileError("too_long", f"{path[:40]}…: a name is longer than 255 bytes")
+        await self.may_write.wait()
         self.files[full] = bytes(data)
         self.modes[full] = mode if mode is not None else self.modes.get(full, 0o644)
 

@@ -128,7 +128,7 @@ class AgentLoop:
             if found.message.tool_calls and (arrived := pending()):
                 await turn.take_in(arrived, after=turn.keep(found.message, reply.usage))
                 continue
-            begun = _begins(found, repeats)
+            begun = not (stumbled and found.unfinished) and _begins(found, repeats)
             if not found.is_empty:
                 await turn.keep(found.message, reply.usage, begin=begun)
             if found.is_empty or found.unfinished:
@@ -195,7 +195,8 @@ class AgentLoop:
         turn.observer.result(call, result, duration_s)
 
     async def _give_up(self, turn: Turn, found: Kept) -> str:
-        await turn.answer_open(CUT_CALL)
+        for number, call in enumerate(tuple(turn.history.open_calls)):
+            await turn.answer(call, CUT_CALL if number in found.unfinished else TURN_ENDS)
         return await turn.say(CUT_TWICE if found.cut else EMPTY_TWICE)
 
     async def _explained(self, turn: Turn, asking: Asking, why: str) -> str:

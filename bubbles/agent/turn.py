@@ -15,10 +15,10 @@ from bubbles.providers.contract import NO_USAGE, AssistantMessage, ToolCall, Too
 from bubbles.sessions.contract import Author, History, SessionError, TurnEnd
 from bubbles.sessions.history import completed
 
-STOPPED = "The person stopped the turn while this call ran. How far it got is not known: look before you repeat it."
+STOPPED = "The turn was stopped while this call ran. How far it got is not known: look before you repeat it."
 FAILED = "The turn broke off while this call ran. How far it got is not known: look before you repeat it."
 NOT_RUN = {
-    TurnEnd.STOPPED: "This call was not run: the person stopped the turn before it.",
+    TurnEnd.STOPPED: "This call was not run: the turn was stopped before it.",
     TurnEnd.FAILED: "This call was not run: the turn broke off before it.",
 }
 NEW_MESSAGE = "This call was not run: a new message of the person came before it. Read it, then decide how to go on."

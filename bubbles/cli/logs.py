@@ -79,6 +79,14 @@ def logging_for(settings: Settings, level: int | None) -> Iterator[Log]:
         everything.removeHandler(kept)
 
 
+def _formatted(handler: logging.Handler, record: logging.LogRecord) -> str:
+    """A library's message whose arguments do not fit it must not end what it tells of."""
+    try:
+        return handler.format(record)
+    except (TypeError, ValueError, LookupError):
+        return f"{record.levelname} {record.name}: {record.msg} (its arguments do not fit it)"
+
+
 class _Lines(logging.Handler):
     """For the person who asked to see it."""
 
@@ -90,7 +98,7 @@ class _Lines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         with suppress(RuntimeError):  # the event loop is closed
-            self._log.write(shown(self._redact()(self.format(record))) + "\n")
+            self._log.write(shown(self._redact()(_formatted(self, record))) + "\n")
 
 
 class _LogFile(logging.Handler):
@@ -104,7 +112,7 @@ class _LogFile(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         with suppress(OSError):  # a log that cannot be written must not end what it tells of
-            data = shown(self._redact()(self.format(record))).encode("utf-8", "replace") + b"\n"
+            data = shown(self._redact()(_formatted(self, record))).encode("utf-8", "replace") + b"\n"
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             if self._size() + len(data) > MAX_BYTES:
                 self._turn_over()

@@ -190,9 +190,21 @@ class Controller:
         self, path: str, data: bytes, place: Workplace, origin: Origin, *, mode: int | None = None
     ) -> None:
         """As ``read_file``; what was written is recorded."""
-        async with self._leased(place) as lease:
-            await lease.session.write_file(path, data, mode=mode)
-        await self._timeline.written(origin, place.backend, place.directory(path), len(data))
+        outcome = ""
+        try:
+            async with self._leased(place) as lease:
+                outcome = "cancelled"  # from here on it may have been done
+                await lease.session.write_file(path, data, mode=mode)
+                outcome = "written"
+        except asyncio.CancelledError:
+            if outcome:
+                await asyncio.shield(self._written(origin, place, path, len(data), outcome))
+            raise
+        await asyncio.shield(self._written(origin, place, path, len(data), outcome))
+
+    async def _written(self, origin: Origin, place: Workplace, path: str, size_bytes: int, outcome: str) -> None:
+        unknown = "" if outcome == "written" else outcome
+        await self._timeline.written(origin, place.backend, place.directory(path), size_bytes, unknown)
 
     async def list_dir(self, path: str, place: Workplace, origin: Origin) -> DirListing:
         """As ``read_file``."""

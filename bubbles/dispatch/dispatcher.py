@@ -113,6 +113,8 @@ class Dispatcher:
         heard = self._wiring.answers.answer(message.text, origin=origin, reply_to=message.reply_to)
         if heard is not None:
             await self._say(origin, Kind.NOTICE, heard.say)
+            if origin.session_key not in self._workers:
+                await self._end(origin)  # there is no turn whose end would be told
             return
         text = message.text.strip()
         if text == STOP and origin.trigger is Trigger.USER:

@@ -148,7 +148,7 @@ class Assembly:
 
     def _count(self, usage: object) -> None:
         """Numbers of tokens are estimates elsewhere, so that odd ones do no harm: they count as not given."""
-        if not isinstance(usage, dict):
+        if not isinstance(usage, dict) or not usage:  # an empty one would take back what was counted
             return
         details = usage.get("prompt_tokens_details")
         cached = details.get("cached_tokens") if isinstance(details, dict) else None

@@ -53,8 +53,8 @@ class CustomProvider:
         self._name = name
         try:
             self._target = _target(base_url, api_key, extra_headers or {}, proxy)
-        except ValueError as error:
-            raise ConfigError(f"providers.{name}.baseUrl is no address of a server ({error}): correct it.") from None
+        except ValueError:  # its words may hold a piece of a password
+            raise ConfigError(f"providers.{name}.baseUrl is no address of a server: correct it.") from None
         self._timeout_s = request_timeout_s
         self._limit_name = _limit_name(self._target.url)
         self._writer = RequestWriter(name)
@@ -67,10 +67,11 @@ class CustomProvider:
 
     async def complete(self, request: ModelRequest, *, on_text: TextSink | None = None) -> ModelReply:
         """One request on the wire; a second one only to a server that does not know ``stream_options``."""
+        usage = self._asks_usage  # by the time it is refused, another request may have found out
         try:
-            return await self._asked(request, on_text, usage=self._asks_usage)
+            return await self._asked(request, on_text, usage=usage)
         except ProviderError as error:
-            if not (self._asks_usage and error.category is Category.REJECTED and "stream_options" in str(error)):
+            if not (usage and error.category is Category.REJECTED and "stream_options" in str(error)):
                 raise
         self._asks_usage = False
         return await self._asked(request, on_text, usage=False)

@@ -216,8 +216,8 @@ def _address(entry: Entry, base_url: str | None) -> str:
     try:
         parts = urlsplit(address)
         _ = parts.port
-    except ValueError as error:
-        raise ConfigError(f"providers.{entry.name}.baseUrl is no address of a server ({error}): correct it.") from None
+    except ValueError:  # its words may hold a piece of a password
+        raise ConfigError(f"providers.{entry.name}.baseUrl is no address of a server: correct it.") from None
     if not parts.hostname:
         raise ConfigError(f"providers.{entry.name}.baseUrl is no address of a server (no host): correct it.")
     path = parts.path.rstrip("/")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
+import threading
 import warnings
 from typing import Any
 
@@ -51,18 +52,25 @@ _OF_ITS_OWN_CODE = (
 )
 """Warnings that it gives of itself, with every piece of a reply."""
 _library: Any = None
+_importing = threading.Lock()
 
 
 async def library() -> Any:
     """The module. The first time takes seconds and 190 MiB; the event loop goes on meanwhile."""
-    global _library
     if _library is None:
-        _library = await asyncio.to_thread(_imported)  # Python's own lock keeps a second import waiting
+        await asyncio.to_thread(_import)
     known = {found[1].pattern for found in warnings.filters if found[1] is not None}
     for message in _OF_ITS_OWN_CODE:
         if message not in known:
             warnings.filterwarnings("ignore", message=message)
     return _library
+
+
+def _import() -> None:
+    global _library
+    with _importing:  # a turn's request may come while the import that was begun ahead goes on
+        if _library is None:
+            _library = _imported()
 
 
 def _imported() -> Any:

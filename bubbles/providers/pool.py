@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
 
@@ -26,10 +27,11 @@ class ProviderPool:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._warming is not None:
-            await asyncio.wait({self._warming})
-        for provider in self._made.values():
-            await provider.aclose()
+        async with AsyncExitStack() as stack:  # each is closed, whatever becomes of the others
+            for provider in self._made.values():
+                stack.push_async_callback(provider.aclose)
+            if self._warming is not None:
+                await asyncio.wait({self._warming})
 
     def warm(self, choice: Choice) -> None:
         """A turn with this choice begins: import what its request needs while other things are made ready."""

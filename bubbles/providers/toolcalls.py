@@ -15,6 +15,8 @@ from bubbles.providers.vendor import OF_CALLS, VendorFields, mended
 MAX_CALLS = 128
 """Of one reply."""
 MAX_NAME_CHARS = 256
+MAX_LOOKS = 64
+"""How often all of a call's arguments are looked at while they come: each time costs as much as there is of them."""
 _USABLE_ID = re.compile(r"[!-~]{1,256}")
 
 
@@ -24,11 +26,13 @@ class _Call:
         self.name = ""
         self.arguments: list[str] = []
         self.vendor = VendorFields(OF_CALLS)
+        self._looks = 0
 
     def is_whole(self) -> bool:
-        return (
-            bool(self.arguments) and self.arguments[-1].rstrip().endswith("}") and _is_object("".join(self.arguments))
-        )
+        if self._looks >= MAX_LOOKS or not self.arguments or not self.arguments[-1].rstrip().endswith("}"):
+            return False
+        self._looks += 1
+        return _is_object("".join(self.arguments))
 
 
 class CallsInProgress:

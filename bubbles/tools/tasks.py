@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from bubbles.bus import Origin
+from bubbles.config.files import replace
 from bubbles.tools.contract import Args, ToolError, ToolResult
 from bubbles.tools.truncate import FoldersOf
 
@@ -96,28 +96,13 @@ def load(path: Path) -> tuple[Items, str]:
         if len(data) > MAX_FILE_BYTES:
             raise ValueError("too large")
         return TaskFile.model_validate_json(data).items, ""
-    except (ValidationError, ValueError):
+    except ValueError:
         aside = path.with_name(f"{FILE}.damaged-{datetime.now(UTC):%Y%m%dT%H%M%S}")
         os.replace(path, aside)
         return (), f"The earlier list could not be read; it was put aside as {aside.name}. "
 
 
 def save(path: Path, items: Items) -> None:
-    """Replace the file, whole or not at all, and have it on the disk. Raises OSError."""
-    data = TaskFile(items=items).model_dump_json(indent=1).encode()
+    """Replace the file, or a link in its place, whole or not at all; the turn keeps others out. Raises OSError."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fd, temporary = tempfile.mkstemp(prefix=f".{FILE}-", dir=path.parent)
-    try:
-        with open(fd, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(fd)
-        os.replace(temporary, path)
-    except OSError:
-        os.unlink(temporary)
-        raise
-    directory = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    replace(path, TaskFile(items=items).model_dump_json(indent=1))

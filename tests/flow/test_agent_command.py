@@ -130,6 +130,13 @@ async def test_scripts_get_one_object(tmp_path: Path) -> None:
     }
 
 
+async def test_scripts_learn_what_a_person_is_told_of_the_turn(tmp_path: Path) -> None:
+    async with playing(stream("Half of ", piece(finish="length"), usage(5, 5))) as server:
+        ran = await agent(tmp_path, server, "-m", "count", "--json")
+        assert (ran.status, ran.json["reply"]) == (0, "Half of ")
+        assert ["cut by the output limit" in notice for notice in ran.json["notices"]] == [True]
+
+
 @pytest.mark.req("ERR-01", "PROV-08")
 async def test_a_provider_that_fails_is_status_1_with_its_category_and_nothing_else(tmp_path: Path) -> None:
     async with playing(refusal(401, "no such key sk-test-0123456789abcdefghij")) as server:

@@ -395,3 +395,17 @@ async def test_a_command_whose_directory_leaves_the_roots_is_not_in_the_lane(tmp
         for cwd in ("..", "/", "out"):
             with pytest.raises(DeclinedError):
                 await gate.run("pytest -q", cwd=cwd)
+
+
+@pytest.mark.req("AUD-01")
+async def test_a_write_that_is_stopped_is_on_record_as_of_unknown_end(tmp_path: Path) -> None:
+    async with open_gate(tmp_path) as gate:
+        await gate.controller.write_file("a.txt", b"1", gate.place, HERE)
+        gate.backend.sessions[0].may_write.clear()
+        writing = asyncio.create_task(gate.controller.write_file("b.txt", b"22", gate.place, HERE))
+        await asyncio.sleep(0.05)
+        writing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await writing
+        written = [event for event in gate.events if event["event"] == "file_written"]
+    assert [(event["size_bytes"], event.get("outcome")) for event in written] == [(1, None), (2, "cancelled")]

@@ -26,7 +26,7 @@ COMMAND = re.compile(r"(/[A-Za-z][A-Za-z_-]{0,30})(?:\s|$)")
 
 def command_of(text: str) -> str | None:
     """The command that a message is, known or not; None for what the model is to read."""
-    found = COMMAND.match(text)
+    found = COMMAND.match(text.lstrip())
     return found[1] if found else None
 
 

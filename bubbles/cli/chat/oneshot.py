@@ -74,8 +74,10 @@ class QuietView(TurnView):
     What the model says on the way to it goes, like all the rest, to ``aside``.
     """
 
-    def __init__(self, screen: Screen) -> None:
+    def __init__(self, screen: Screen, notices: list[str]) -> None:
+        """``notices``: where what the program says of the turn is kept too."""
         super().__init__(screen)
+        self._notices = notices
         self._said: list[str] = []
         self.calls = 0
         self.failed = 0
@@ -102,6 +104,10 @@ class QuietView(TurnView):
         self.failed += result.is_error
         super().result(call, result, duration_s)
 
+    def notice(self, sentence: str) -> None:
+        self._notices.append(sentence)
+        super().notice(sentence)
+
 
 def _to_stdout(text: str) -> None:
     sys.stdout.write(fitting(text, sys.stdout.encoding or "utf-8"))
@@ -117,7 +123,7 @@ async def run_once(shop: Workshop, errand: Errand) -> int:
         aside=(lambda _: None) if errand.as_json else to_stderr,
         coloured=colours(shop.settings.host_env, terminal=(sys.stdout if heard.live else sys.stderr).isatty()),
     )
-    view = TurnView(screen) if heard.live else QuietView(screen)
+    view = TurnView(screen) if heard.live else QuietView(screen, heard.notices)
     try:
         await _turn(shop, errand, view, heard, lambda message: heard.take(message, view, screen))
     except asyncio.CancelledError:

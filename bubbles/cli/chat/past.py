@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,7 +45,8 @@ class Past:
     def _rewrite(self, texts: list[str]) -> None:
         fresh = self.file.with_name(f"{self.file.name}.new")
         if self._write(fresh, b"".join(map(_line, texts)), os.O_TRUNC):
-            os.replace(fresh, self.file)
+            with suppress(OSError):
+                os.replace(fresh, self.file)
 
     def _write(self, path: Path, data: bytes, how: int) -> bool:
         try:

@@ -86,9 +86,11 @@ class Timeline:
         fields = {**events.of_call(subject, self._redact), **_policy(subject), **events.of_ending(ending, self._redact)}
         await self._noted(Event.FINISHED, fields)
 
-    async def written(self, origin: Origin, backend: str, path: str, size_bytes: int) -> None:
-        """A file has been written."""
+    async def written(self, origin: Origin, backend: str, path: str, size_bytes: int, outcome: str = "") -> None:
+        """A file has been written; or it is not known whether it has, as ``outcome`` then says."""
         fields: Fields = {"path": events.kept(path, self._redact), "size_bytes": size_bytes, "backend": backend}
+        if outcome:
+            fields["outcome"] = outcome
         await self._noted(Event.WRITTEN, {**events.of_origin(origin), **fields})
 
     async def _noted(self, event: Event, fields: Fields) -> None:

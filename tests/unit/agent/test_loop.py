@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from bubbles.agent.limits import Limits
-from bubbles.agent.loop import CUT_CALL, CUT_NOTICE, CUT_TWICE, EMPTY_TWICE
+from bubbles.agent.loop import CUT_CALL, CUT_NOTICE, CUT_TWICE, EMPTY_TWICE, TURN_ENDS
 from bubbles.agent.replies import MOST_CALLS
 from bubbles.agent.turn import FAILED, NEW_MESSAGE, STOPPED
 from bubbles.bus import Origin
@@ -190,7 +190,7 @@ async def test_a_stopped_turn_says_which_call_may_have_had_an_effect() -> None:
     assert [message.text for message in results(at)] == [
         "wrote one",
         STOPPED,
-        "This call was not run: the person stopped the turn before it.",
+        "This call was not run: the turn was stopped before it.",
     ]
     assert at.ends == ["stopped"]
     assert fault(at.history.messages) is None
@@ -415,6 +415,16 @@ async def test_calls_that_were_complete_before_the_cut_are_run() -> None:
     assert (await at.say()).end is TurnEnd.DONE
     assert at.note.lines == ["whole"]
     assert [message.text for message in results(at)] == ["wrote whole", CUT_CALL]
+
+
+async def test_a_second_cut_runs_nothing_and_says_of_each_call_why() -> None:
+    whole = ToolCall(id="a", name="note", arguments='{"text": "whole"}')
+    cut = ToolCall(id="b", name="note", arguments="")
+    at = scene(reply("", cut, stop=Stop.LENGTH), reply("", whole, cut, stop=Stop.LENGTH), "never asked for")
+    assert (await at.say()).text == CUT_TWICE
+    assert at.note.lines == []
+    assert [message.text for message in results(at)] == [CUT_CALL, TURN_ENDS, CUT_CALL]
+    assert not [line for line in at.history.contents if isinstance(line, Began)]
 
 
 async def test_text_cut_by_the_output_limit_reaches_the_person_with_a_remark() -> None:

@@ -70,6 +70,13 @@ def test_what_broke_is_in_the_log_with_its_traceback_and_without_keys(tmp_path: 
     assert not [part for part in (KEY, "ordinary-word", "\x1b", "not kept", "after it") if part in text]
 
 
+def test_a_message_whose_arguments_do_not_fit_it_is_kept_as_it_is(tmp_path: Path) -> None:
+    with logging_for(settings(tmp_path), None) as log:
+        ours = logging.getLogger().handlers[-1]  # pytest's own, before it, would raise
+        ours.handle(logging.makeLogRecord({"levelno": logging.WARNING, "msg": "%d of them", "args": ("three",)}))
+    assert "%d of them" in log.path.read_text()
+
+
 def test_the_log_stays_small(tmp_path: Path) -> None:
     with logging_for(settings(tmp_path), None) as log:
         for _ in range(FILES + 1):

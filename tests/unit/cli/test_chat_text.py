@@ -125,6 +125,7 @@ def test_the_commands_that_are_offered_are_those_that_the_dispatcher_knows() -> 
     [
         ("/status", "/status"),
         ("/config a b", "/config"),
+        (" \n/stop", "/stop"),
         ("/etc/hosts is what?", None),
         ("a /b", None),
         ("//status", None),

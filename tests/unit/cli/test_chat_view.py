@@ -113,7 +113,7 @@ def test_what_was_shown_of_a_reply_that_broke_off_is_marked_b091() -> None:
 
 def test_a_pipe_gets_nothing_that_can_be_withdrawn_and_its_last_word_elsewhere_b091() -> None:
     sheet = Sheet()
-    view = QuietView(screen(sheet))
+    view = QuietView(screen(sheet), [])
     view.text("One.\n\nTwo")
     view.withdrawn()
     view.text("Let me look.")

@@ -14,7 +14,7 @@ from bubbles.bus import Address, InboundMessage, Kind, Origin, OutboundMessage, 
 from bubbles.controller.approvals.contract import Heard
 from bubbles.dispatch.contract import CommandError, Pending, Policy
 from bubbles.dispatch.dispatcher import FULL, MAX_WAITING, Dispatcher, Wiring
-from bubbles.dispatch.notices import BROKEN, BUSY, USED_UP, of_provider
+from bubbles.dispatch.notices import BROKEN, BUSY, CLI, USED_UP, of_provider
 from bubbles.dispatch.slots import Slots
 from bubbles.errors import BubblesError
 from bubbles.providers.contract import Category, ProviderError, ToolCall
@@ -123,6 +123,14 @@ async def scene(play: Play = echo, *, slots: int = 4, policy: Policy | None = No
     async with Dispatcher(wiring, Slots(slots), clock=lambda: found[0].now_s) as dispatcher:
         found.append(Scene(dispatcher=dispatcher))
         yield found[0]
+
+
+@pytest.mark.req("ERR-04")
+async def test_an_answer_to_a_card_that_nobody_waits_for_is_over_at_once() -> None:
+    async with scene() as here:
+        await here.say("ok", channel=CLI)
+        assert await here.heard(2) == ["Approved: x.", ""]
+    assert here.sent[-1].kind is Kind.END
 
 
 async def test_a_message_is_answered() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -230,6 +231,11 @@ def test_odd_token_counts_do_no_harm(usage: object) -> None:
     assert (reply.usage.input_tokens, reply.usage.output_tokens) == (0, 0)
 
 
+def test_empty_token_counts_take_nothing_back() -> None:
+    counted = {"choices": [], "usage": {"prompt_tokens": 7}}
+    assert streamed(piece("a"), counted, {"choices": [], "usage": {}}).usage.input_tokens == 7
+
+
 @pytest.mark.parametrize(
     "chunk",
     [
@@ -266,6 +272,15 @@ def test_what_makes_no_sense_is_a_failure_that_passes(chunk: str) -> None:
         streamed(chunk)
     assert caught.value.category is Category.UNAVAILABLE
     assert caught.value.retryable
+
+
+def test_pieces_that_pose_as_whole_calls_are_not_read_again_and_again() -> None:
+    pieces = [{"index": 0, "function": {"name": "a", "arguments": "[}"}}]
+    pieces += [{"index": 0, "function": {"name": "a", "arguments": "{}"}}] * 200_000
+    began = time.process_time()
+    (call,) = streamed(piece(tool_calls=pieces)).message.tool_calls
+    assert len(call.arguments) == 400_002
+    assert time.process_time() - began < 30  # it was minutes
 
 
 @pytest.mark.req("CTX-04", "PROV-06")

@@ -160,11 +160,27 @@ async def test_a_proxy_is_used_only_if_it_is_given(monkeypatch: pytest.MonkeyPat
             for no in ("x, h.test", "*", ".h.test", "*.h.test:8")
         ],
         ("https://a.h.test:8/v1", {"https_proxy": "p", "NO_PROXY": "b.h.test,ah.test,h.test:9,"}, "http://p"),
-        *[(f"http://{host}/v1", {"http_proxy": "p"}, None) for host in ("localhost:11434", "127.0.0.1", "[::1]:80")],
+        *[
+            (f"http://{host}/v1", {"http_proxy": "p"}, None)
+            for host in ("localhost:11434", "me.localhost", "127.0.0.1", "[::1]:80", "[", "h:99999")
+        ],
+        *[(f"http://{host}/v1", {"http_proxy": "p"}, "http://p") for host in ("localhost.test", "127.test")],
+        ("https://h.test/v1", {"https_proxy": "p", "no_proxy": "h.test:443"}, None),
     ],
 )
 def test_the_proxy_that_a_person_has_set(url: str, env: Mapping[str, str], proxy: str | None) -> None:
     assert proxy_of(url, env) == proxy
+
+
+@pytest.mark.req("SEC-03")
+def test_what_is_no_address_is_said_without_the_password_in_it() -> None:
+    for make in (
+        lambda: proxy_of("http://h.test", {"http_proxy": "http://me:pass/word@p:1"}),
+        lambda: CustomProvider(base_url="http://me:pass/word@h.test:1"),
+    ):
+        with pytest.raises(ConfigError, match="is no address") as caught:
+            make()
+        assert "pass" not in str(caught.value)
 
 
 async def test_a_server_that_does_not_stream_is_understood() -> None:
@@ -199,6 +215,16 @@ async def test_a_server_that_does_not_know_stream_options_is_asked_without_them_
         await provider.complete(HELLO)
         await provider.aclose()
     assert ["stream_options" in request.json for request in server.requests] == [True, False, False]
+
+
+async def test_two_requests_at_once_find_out_that_a_server_does_not_know_stream_options() -> None:
+    said_late = json.dumps({"error": {"message": "Extra inputs are not permitted: stream_options"}}).encode()
+    unknown = Answer(status=422, chunks=(b" ", b" ", said_late), every_s=0.1)  # both requests are there before it ends
+    async with playing(unknown, unknown, said("Yes.")) as server:
+        provider = CustomProvider(base_url=server.url)
+        replies = await asyncio.gather(provider.complete(HELLO), provider.complete(HELLO))
+        await provider.aclose()
+    assert [reply.message.text for reply in replies] == ["Yes.", "Yes."]
 
 
 async def test_a_reply_is_whole_when_the_reason_for_its_end_has_come() -> None:
