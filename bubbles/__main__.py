@@ -12,10 +12,12 @@ the end, took a fifth of the time of ``bubbles agent -m``."""
 
 def main() -> int:
     gc.set_threshold(*GARBAGE)
-    from bubbles.cli import main as run  # not before it is needed: ``import bubbles.__main__`` stays free
-
     try:
+        from bubbles.cli import main as run  # not before it is needed: ``import bubbles.__main__`` stays free
+
         return run()
+    except KeyboardInterrupt:  # while that was imported
+        return 130
     finally:
         gc.freeze()
 

@@ -67,9 +67,14 @@ class Owner:
         # Locked under another name first: a reaper must never see the final name unlocked.
         aside = locks / f"{self.id}.new"
         self._fd = os.open(aside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self._fd, fcntl.LOCK_EX)
-        os.write(self._fd, str(os.getpid()).encode())
-        aside.rename(self._path)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX)
+            os.write(self._fd, str(os.getpid()).encode())
+            aside.rename(self._path)
+        except BaseException:  # such as a full disk
+            os.close(self._fd)
+            aside.unlink(missing_ok=True)
+            raise
 
     def close(self) -> None:
         self._path.unlink(missing_ok=True)

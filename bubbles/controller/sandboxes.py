@@ -12,7 +12,7 @@ from typing import Self
 from weakref import WeakValueDictionary
 
 from sandbox_backends.contract import SandboxBackend, SandboxSession, SandboxSpec
-from sandbox_backends.errors import SandboxError, SandboxLostError
+from sandbox_backends.errors import BackendUnavailableError, SandboxError, SandboxLostError
 
 IDLE_S = 15 * 60.0
 
@@ -104,7 +104,8 @@ class Sandboxes:
 
     @asynccontextmanager
     async def use(self, backend: str, spec: SandboxSpec) -> AsyncIterator[Lease]:
-        """The sandbox of ``spec.session``, open; whatever ``backend.open`` raises is raised here and not retried.
+        """The sandbox of ``spec.session``, open; whatever ``backend.open`` raises is raised here and not retried, an
+        OSError as BackendUnavailableError.
 
         One that was opened for another demand is closed first, under whoever still uses it.
         """
@@ -191,7 +192,7 @@ class Sandboxes:
         except Exception as error:  # noqa: BLE001 - handed to every caller that waits for this sandbox
             if ready.done():
                 _log.warning("the sandbox of session %s did not close as it should", spec.session, exc_info=error)
-            _fail(ready, error)
+            _fail(ready, _explained(error))
 
     def _forget(self, kept: _Kept) -> None:
         session = kept.demand[1].session
@@ -215,6 +216,17 @@ class Sandboxes:
         if kept.ready.done() and kept.ready.exception() is None:
             self._resets.setdefault(kept.demand[1].session, "it was idle and has been closed")
         kept.let_go()
+
+
+def _explained(error: Exception) -> Exception:
+    """What the machine has no more of, such as disk space or open files, said to whoever needs the sandbox."""
+    if not isinstance(error, OSError):
+        return error
+    where = f"{error.filename}: " if error.filename else ""
+    reason = f"No place can be made for the sandbox: {where}{error.strerror or error}."
+    told = BackendUnavailableError(reason, "Free disk space, memory or open files, and try again.")
+    told.__cause__ = error
+    return told
 
 
 def _fail(ready: asyncio.Future[SandboxSession], error: Exception) -> None:

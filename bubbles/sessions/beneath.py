@@ -101,12 +101,12 @@ def write_bytes(root: Path, name: str, data: bytes, *, mode: int = 0o644, replac
     """
     with directory(root, _folder(name)) as fd:
         last = _parts(name)[-1]
+        if not replace and (placed := _nameless(fd, last, data, mode)) is not None:
+            return placed
         aside = f".{last[:100]}.{secrets.token_hex(8)}"
         file = os.open(aside, _FILE | os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode, dir_fd=fd)
         try:
-            with open(file, "wb") as stream:
-                _given_away(fd, file)
-                stream.write(data)
+            _fill(fd, file, data)
             return _placed(fd, aside, last, root / name, replace=replace)
         finally:
             with contextlib.suppress(FileNotFoundError):
@@ -245,6 +245,32 @@ def _read(file: int, most: int) -> bytes:
         pieces.append(piece)
         left -= len(piece)
     return b"".join(pieces)
+
+
+def _fill(directory_fd: int, file: int, data: bytes, *, close: bool = True) -> None:
+    with open(file, "wb", closefd=close) as stream:
+        _given_away(directory_fd, file)
+        stream.write(data)
+
+
+def _nameless(fd: int, last: str, data: bytes, mode: int) -> bool | None:
+    """As ``_placed`` without ``replace``, but a program that is killed meanwhile leaves nothing behind: the file gets
+    its only name once it is whole. None where the system or the file system cannot do that.
+    """
+    try:
+        file = os.open(".", os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, mode, dir_fd=fd)
+    except (AttributeError, OSError):
+        return None
+    try:
+        _fill(fd, file, data, close=False)
+        os.link(f"/proc/self/fd/{file}", last, dst_dir_fd=fd)
+    except FileExistsError:
+        return False
+    except OSError:
+        return None
+    finally:
+        os.close(file)
+    return True
 
 
 def _placed(fd: int, aside: str, last: str, path: Path, *, replace: bool) -> bool:

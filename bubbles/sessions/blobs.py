@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
 import stat
 from pathlib import Path
 
@@ -12,6 +11,8 @@ from bubbles.providers.contract import Image
 from bubbles.sessions.lines import sync_directory
 
 MAX_BYTES = 64 << 20
+_ASIDE = ".new"
+"""Where a picture is written first. Who writes holds the session's lock, and may remove what a crash left there."""
 
 
 class Blobs:
@@ -27,7 +28,8 @@ class Blobs:
                 return name
         except FileNotFoundError:
             self._directory.mkdir(mode=0o700, exist_ok=True)
-        aside = self._directory / f".{name[:16]}.{secrets.token_hex(8)}"
+        aside = self._directory / _ASIDE
+        aside.unlink(missing_ok=True)
         try:
             with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as stream:
                 stream.write(image.data)
@@ -46,11 +48,13 @@ class Blobs:
             fd = os.open(self._directory / name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:
             return None
-        with open(fd, "rb") as stream:
+        try:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 return None
-            try:
+            with open(fd, "rb", closefd=False) as stream:
                 data = stream.read(MAX_BYTES + 1)
-            except OSError:
-                return None
+        except OSError:
+            return None
+        finally:
+            os.close(fd)
         return data if len(data) <= MAX_BYTES and hashlib.sha256(data).hexdigest() == name else None

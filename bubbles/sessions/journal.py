@@ -55,16 +55,21 @@ class Journal:
         try:
             self._refresh()
         except OSError as error:
-            self.close()
+            self._give_up()
             raise self._damaged("cannot be read", error) from error
         except BaseException:
-            self.close()
+            self._give_up()
             raise
 
     def close(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+    def _give_up(self) -> None:
+        """What was taken in so far is forgotten: the next ``open`` would take it in a second time."""
+        self.close()
+        self._reset((0, 0))
 
     def append(self, entries: Sequence[Entry]) -> None:
         """On the disk when it returns. SessionDamagedError if that cannot be; the file is then as it was."""

@@ -14,7 +14,8 @@ from bubbles.sessions import beneath
 from bubbles.sessions.contract import Folders, SessionDamagedError
 from bubbles.sessions.journal import FILE
 
-LINKS = (FILE, "config.json")
+CONFIG = "config.json"
+LINKS = (FILE, CONFIG)
 SKILLS_TEMPLATE = Path(__file__).parents[2] / "skills_template"
 """Of a checkout. Where it is missing, a new session has no skills."""
 _MAX_SKILL_FILES = 5_000
@@ -59,18 +60,26 @@ def prepare(folders: Folders, template: Path = SKILLS_TEMPLATE) -> list[str]:
 
 
 def _furnish(folders: Folders, template: Path) -> None:
-    """What a new session has. Nothing that is there is touched: it may be the desk of one that lost its history."""
-    beneath.write_bytes(folders.state, "config.json", b"{}\n", mode=0o600, replace=False)
+    """What a new session has. Nothing that is there is touched: it may be the desk of one that lost its history.
+
+    ``config.json`` comes last: where it is, an earlier start got as far, and what is not there was removed.
+    """
     beneath.write_bytes(folders.desk, "SOUL.md", SOUL.encode(), replace=False)
     beneath.write_bytes(folders.desk, "MEMORY.md", MEMORY.encode(), replace=False)
-    if beneath.make_directory(folders.desk, "skills"):
-        for path in _template_files(template):
-            name = f"skills/{path.relative_to(template).as_posix()}"
-            if path.is_dir():
-                beneath.make_directory(folders.desk, name)
-            else:
-                mode = 0o755 if path.stat().st_mode & stat.S_IXUSR else 0o644
-                beneath.write_bytes(folders.desk, name, path.read_bytes(), mode=mode, replace=False)
+    if not (folders.state / CONFIG).exists():
+        beneath.make_directory(folders.desk, "skills")
+        _copy_skills(folders, template)
+        beneath.write_bytes(folders.state, CONFIG, b"{}\n", mode=0o600, replace=False)
+
+
+def _copy_skills(folders: Folders, template: Path) -> None:
+    for path in _template_files(template):
+        name = f"skills/{path.relative_to(template).as_posix()}"
+        if path.is_dir():
+            beneath.make_directory(folders.desk, name)
+        else:
+            mode = 0o755 if path.stat().st_mode & stat.S_IXUSR else 0o644
+            beneath.write_bytes(folders.desk, name, path.read_bytes(), mode=mode, replace=False)
 
 
 def _template_files(template: Path) -> Iterator[Path]:

@@ -50,6 +50,26 @@ async def test_looking_imports_nothing_heavy(tmp_path: Path, words: tuple[str, .
     assert not found & {*HEAVY, "aiohttp", "prompt_toolkit"}
 
 
+INTERRUPTED = """
+import sys
+class Interrupted:
+    def find_spec(self, name, *_):
+        if name == "typer":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupted())
+from bubbles.__main__ import main
+raise SystemExit(main())
+"""
+
+
+async def test_control_c_while_the_program_still_loads_is_no_traceback() -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", INTERRUPTED), stderr=asyncio.subprocess.PIPE, stdin=asyncio.subprocess.DEVNULL
+    )
+    _, err = await process.communicate()
+    assert (process.returncode, err) == (130, b"")
+
+
 @pytest.mark.req("PROV-04")
 async def test_one_message_to_a_custom_provider_imports_nothing_heavy(tmp_path: Path) -> None:
     async with serving(lambda _: "Hello.") as server:

@@ -13,7 +13,7 @@ import pytest
 
 from bubbles.controller.sandboxes import Sandboxes
 from sandbox_backends.contract import ExecRequest, Outcome, Root, SandboxSession, SandboxSpec
-from sandbox_backends.errors import BackendUnavailableError, SandboxLostError
+from sandbox_backends.errors import BackendUnavailableError, SandboxError, SandboxLostError
 from sandbox_backends.fake import FakeBackend
 
 TRUE = ExecRequest(argv=("true",), timeout_s=5)
@@ -181,6 +181,18 @@ async def test_error_of_opening_reaches_every_caller_and_is_not_kept() -> None:
         async with sandboxes.use("fake", spec()) as lease:
             assert lease.reset is None  # nothing was there that could be gone
             assert (await lease.session.exec(TRUE)).ok
+
+
+async def test_what_the_machine_has_no_more_of_is_said_and_not_called_an_internal_fault() -> None:
+    backend = FakeBackend(open_error=OSError(28, "No space left on device", "/data/run/.new-s"))
+    told: list[SandboxError] = []
+    async with pool(backend) as sandboxes:
+        sandboxes.open_ahead("fake", spec(), told.append)
+        await until(lambda: told)
+        with pytest.raises(BackendUnavailableError, match=r"new-s: No space left on device\. Free disk"):
+            async with sandboxes.use("fake", spec()):
+                raise AssertionError
+    assert "No space left" in str(told[0])
 
 
 async def test_told_loss_is_not_forgotten_when_the_next_opening_fails() -> None:

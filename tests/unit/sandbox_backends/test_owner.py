@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -220,3 +221,16 @@ with owner.Owner(Path(sys.argv[1])).sandbox("local", "s", ()):
     assert reap_processes(data) == []
     assert in_run(data) == []
     assert list((data / "run" / "owners").iterdir()) == []
+
+
+def test_owner_that_a_full_disk_keeps_from_being_made_leaves_nothing(data: Path) -> None:
+    descriptors = len(os.listdir("/proc/self/fd")) if sys.platform == "linux" else 0
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            Owner(data)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert list((data / "run" / "owners").iterdir()) == []
+    assert sys.platform != "linux" or len(os.listdir("/proc/self/fd")) == descriptors

@@ -141,6 +141,17 @@ def test_writing_replaces_a_link_and_never_follows_it(desk: Path) -> None:
     assert sorted(path.name for path in desk.iterdir()) == ["d", "dangling", "hard", "link", "new"]
 
 
+@pytest.mark.parametrize("system", ["Linux", "another"])
+def test_new_file_has_one_name_and_never_replaces(desk: Path, system: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if system == "another":
+        monkeypatch.delattr(os, "O_TMPFILE", raising=False)
+    assert beneath.write_bytes(desk, "new", b"first", mode=0o600, replace=False)
+    assert not beneath.write_bytes(desk, "new", b"second", replace=False)
+    found = (desk / "new").lstat()
+    assert ((desk / "new").read_bytes(), found.st_nlink, stat.S_IMODE(found.st_mode)) == (b"first", 1, 0o600)
+    assert sorted(path.name for path in desk.iterdir()) == ["d", "new"]
+
+
 @pytest.mark.req("SESS-09")
 def test_removing_takes_the_link_and_leaves_what_it_leads_to(desk: Path) -> None:
     (desk / "link").symlink_to(desk.parent / "outside" / "secret")

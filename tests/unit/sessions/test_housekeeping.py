@@ -48,6 +48,14 @@ async def test_scratch_files_go_while_a_program_runs_and_once_in_a_while_only(tm
     assert not await asyncio.to_thread(scratch.exists)
 
 
+async def test_stamp_of_a_file_server_whose_clock_is_ahead_is_no_reason_to_clean_without_end(tmp_path: Path) -> None:
+    async with tended(tmp_path, clock=lambda: time.time() - 3600):
+        await wait_for_the_stamp(tmp_path)
+        scratch = await asyncio.to_thread(old_file, tmp_path)
+        await asyncio.sleep(0.1)
+        assert await asyncio.to_thread(scratch.exists)
+
+
 async def test_what_breaks_inside_is_raised_as_it_is(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError):
         async with tended(tmp_path):

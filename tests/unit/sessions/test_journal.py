@@ -345,6 +345,9 @@ async def test_pictures_are_kept_beside_the_history_and_come_back(desk: Desk) ->
     blob.write_bytes(b"something else")
     assert (await desk.read())[0] == f"user: look{MISSING}{MISSING}"
     blob.unlink()
+    blob.mkdir()
+    assert (await desk.read())[0] == f"user: look{MISSING}{MISSING}"
+    blob.rmdir()
     assert (await desk.read())[2] == f"a: of a{MISSING}"
 
 
