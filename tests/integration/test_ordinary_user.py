@@ -35,7 +35,8 @@ def copy() -> Iterator[Path]:
         shutil.copy(REPOSITORY / "pyproject.toml", top)
         for distribution in distributions(NEEDED):
             for file in distribution.files or ():
-                if ".." not in file.parts and "__pycache__" not in file.parts:
+                # An old pip's record of a package may name files that it never installed.
+                if ".." not in file.parts and "__pycache__" not in file.parts and os.path.isfile(file.locate()):
                     (top / file).parent.mkdir(parents=True, exist_ok=True)
                     shutil.copy(str(file.locate()), top / file)
         for path in (top, *top.rglob("*")):
