@@ -298,7 +298,9 @@ def _parts(settings: Settings, opened: Gate, places: Places, providers: Provider
     sessions = Sessions(settings.data_dir, program=program)
 
     def toolbox(place_of: PlaceOf) -> Toolbox:
-        folders_of = lambda origin: sessions.folders(origin.session_key)  # noqa: E731
+        def folders_of(origin: Origin) -> Folders:
+            return sessions.folders(origin.session_key)
+
         return make_tools(opened.controller, place_of, folders_of, settings, redactor.mask)
 
     return Parts(

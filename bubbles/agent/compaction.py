@@ -27,6 +27,7 @@ WORTH_IT = 400
 LEAST_SUMMARY = 50
 FRAME = 150
 """Tokens of the words that a history puts around a summary, and of the headings inside."""
+UNCHANGED = "The model gave no summary that could be used: nothing was changed."
 DROPPED = "[{} older messages are left out here: they could not be summarised. They are still in session.jsonl.]"
 
 
@@ -92,9 +93,6 @@ async def compact(
     )
     observer.notice(_told(done))
     return done
-
-
-UNCHANGED = "The model gave no summary that could be used: nothing was changed."
 
 
 def _told(done: Compacted) -> str:
