@@ -16,6 +16,8 @@ class Trigger(enum.StrEnum):
     """A message of a person who may use the assistant."""
     CRON = "cron"
     HEARTBEAT = "heartbeat"
+    TASK = "task"
+    """What came of a task in the background of a turn that a person began: that person is there to be asked."""
     BYSTANDER = "bystander"
     """A message of somebody in a group who may not use the assistant, or who did not speak to it."""
 

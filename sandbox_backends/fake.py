@@ -162,13 +162,13 @@ class FakeSession:
             raise
         return process.with_output(result)
 
-    async def start(self, request: ExecRequest) -> FakeProcess:
-        process = await self._start(request, None)
+    async def start(self, request: ExecRequest, *, on_output: OnOutput | None = None) -> FakeProcess:
+        process = await self._start(request, on_output, polled=on_output is None)
         if request.stdin is not None:
             await process.write(request.stdin)
         return process
 
-    async def _start(self, request: ExecRequest, on_output: OnOutput | None) -> FakeProcess:
+    async def _start(self, request: ExecRequest, on_output: OnOutput | None, *, polled: bool = False) -> FakeProcess:
         self._check()
         if not request.argv or not request.argv[0]:
             raise InvalidRequestError("argv is empty: give at least the program to run")
@@ -180,7 +180,7 @@ class FakeSession:
         if request.max_output_bytes < 0:
             raise InvalidRequestError(f"max_output_bytes must be 0 or more, not {request.max_output_bytes}")
         self.requests.append(request)
-        process = FakeProcess(self, request, on_output, f"{self.id}.{len(self.requests)}")
+        process = FakeProcess(self, request, on_output, f"{self.id}.{len(self.requests)}", polled=polled)
         run = FakeRun(
             argv=request.argv,
             cwd=self._resolve(request.cwd or "."),
@@ -256,8 +256,11 @@ class FakeProcess:
     task: asyncio.Task[int]
     ended: asyncio.Task[ExecResult]
 
-    def __init__(self, session: FakeSession, request: ExecRequest, on_output: OnOutput | None, ident: str) -> None:
+    def __init__(
+        self, session: FakeSession, request: ExecRequest, on_output: OnOutput | None, ident: str, *, polled: bool
+    ) -> None:
         self.id = ident
+        self._polled = polled
         self.stdin: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._session = session
         self._request = request
@@ -268,7 +271,8 @@ class FakeProcess:
         self._signal: int | None = None
 
     def receive(self, stream: StreamName, data: bytes) -> None:
-        self._ring += data
+        if self._polled:
+            self._ring += data
         self._kept["stdout" if self._request.merge_stderr else stream].feed(data)
         if self._on_output is not None:
             self._on_output(stream, data)

@@ -146,9 +146,10 @@ class RunnerSession:
             result = replace(result, outcome=Outcome.OOM, exit_code=None)
         return result
 
-    async def start(self, request: ExecRequest) -> RunningProcess:
+    async def start(self, request: ExecRequest, *, on_output: OnOutput | None = None) -> RunningProcess:
         process = RunningProcess(self._link, self.id)
-        call = self._begin_exec(request, process.receive, True, open_stdin=True)
+        one_stream = request if on_output is not None else replace(request, merge_stderr=True)
+        call = self._begin_exec(one_stream, on_output or process.receive, True, open_stdin=True)
         try:
             await self._link.stdin(call, b"", False)  # answered as soon as it has begun, or could not
             process.attach(call, None if request.timeout_s is None else request.timeout_s + self._place.grace_s)
@@ -215,7 +216,7 @@ class RunnerSession:
             "timeout": request.timeout_s,
             "keep": 0 if streaming else request.max_output_bytes,
             "stream": streaming,
-            "merge": request.merge_stderr or open_stdin,
+            "merge": request.merge_stderr,
         }
         budget = None if streaming else 2 * request.max_output_bytes + 8192
         return self._link.begin(wire.EXEC, meta, sink=sink, budget=budget)

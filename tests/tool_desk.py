@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bubbles.app import gate, workshop
+from bubbles.app.gate import gate
+from bubbles.app.workshop import workshop
 from bubbles.bus import Address, Origin
 from bubbles.config.schema import Settings
 from bubbles.controller.approvals.broker import ApprovalBroker, decided

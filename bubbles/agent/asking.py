@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from bubbles.agent.compaction import Bounds, Compacted, compact, needs
@@ -15,22 +15,40 @@ from bubbles.agent.turn import Turn
 from bubbles.providers.contract import Category, Message, ModelReply, ModelRequest, ProviderError, Stop, ToolSpec
 from bubbles.sessions.tokens import estimate, of_message
 
+MAX_SETS = 16
 SMALLER = 0.9
 """What a request that was refused as too long must come down to, at most, before it is sent again (B094)."""
 
 
+Tools = Callable[[], tuple[ToolSpec, ...]]
+"""Those that there are now; the same tuple while nothing changes."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Brief:
-    """What comes before the messages, in every request of a turn."""
+    """What comes before the messages, in every request of a turn. Tools may come and go between two requests."""
 
     system: str
-    tools: Sequence[ToolSpec]
+    tools: Tools
+    costs: SpecCosts
 
-    @property
-    def tokens(self) -> int:
-        """Estimated."""
-        tools = (f"{tool.name}{tool.description}{json.dumps(tool.parameters, default=dict)}" for tool in self.tools)
-        return estimate(self.system) + sum(map(estimate, tools))
+
+class SpecCosts:
+    """Estimated tokens of sets of tools: the few that are in use are counted once."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[tuple[ToolSpec, ...], int]] = {}
+
+    def of(self, tools: tuple[ToolSpec, ...]) -> int:
+        held = self._known.pop(id(tools), None) or (tools, sum(map(_cost, tools)))
+        self._known[id(tools)] = held
+        while len(self._known) > MAX_SETS:
+            del self._known[next(iter(self._known))]
+        return held[1]
+
+
+def _cost(tool: ToolSpec) -> int:
+    return estimate(f"{tool.name}{tool.description}{json.dumps(tool.parameters, default=dict)}")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,12 +61,18 @@ class Asking:
     gauge: Gauge
     brief: Brief
     pictures: Pictures
+    _tools: tuple[ToolSpec, ...] = field(init=False)
     _brief_tokens: int = field(init=False)
     _shortener: Shortener = field(default_factory=Shortener, init=False)
     _told: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
-        self._brief_tokens = self.brief.tokens
+        self._look()
+
+    def _look(self) -> None:
+        """At the tools that there are now."""
+        self._tools = self.brief.tools()
+        self._brief_tokens = estimate(self.brief.system) + self.brief.costs.of(self._tools)
 
     async def ask(self, *, tools: bool = True) -> ModelReply:
         """The model's next reply to the history as it is. Raises ``ProviderError``.
@@ -56,6 +80,7 @@ class Asking:
         A request that is too long for the model is sent once more, shorter (PROV-06); one with pictures that is
         refused, without them.
         """
+        self._look()
         room = self.gauge.room(self._brief_tokens)
         if needs(self.turn.history, room):
             await self._compact(self.limits.reserve_tokens, force=False)
@@ -113,7 +138,7 @@ class Asking:
             model=self.model.name,
             system=self.brief.system,
             messages=fitted.messages,
-            tools=tuple(self.brief.tools) if tools else (),
+            tools=self._tools if tools else (),
             temperature=self.model.temperature,
             max_output_tokens=self.model.max_output_tokens,
         )

@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
-from bubbles.agent.asking import Asking, Brief
+from bubbles.agent.asking import Asking, Brief, SpecCosts
 from bubbles.agent.compaction import Compacted
 from bubbles.agent.contract import TurnObserver, TurnOutcome
 from bubbles.agent.limits import Gauge, Limits, Model
@@ -65,6 +65,7 @@ class AgentLoop:
         self._limits = limits
         self._gauge = Gauge(limits.context_tokens)
         self._pictures = Pictures()
+        self._costs = SpecCosts()
         self._record = Record(logging.getLogger(__name__), redact)
 
     async def run(
@@ -107,7 +108,7 @@ class AgentLoop:
         return await self._asking(turn, prompt).compact(force=True)
 
     def _asking(self, turn: Turn, prompt: str) -> Asking:
-        brief = Brief(system=prompt, tools=self._tools.specs(turn.origin))
+        brief = Brief(system=prompt, tools=lambda: self._tools.specs(turn.origin), costs=self._costs)
         self._record.prompt(turn, brief.system)
         return Asking(
             turn=turn,

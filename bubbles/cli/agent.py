@@ -100,7 +100,7 @@ def agent(
 
 
 def _run(settings: Settings, options: Options, text: str | None, *, as_json: bool) -> int:
-    from bubbles.app import workshop
+    from bubbles.app.workshop import workshop
 
     with workshop(settings) as shop:
         if options.project is not None:

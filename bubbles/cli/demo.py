@@ -14,7 +14,7 @@ from bubbles.cli.report import complain, run, spinner, styled, visible
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bubbles.app import Workshop
+    from bubbles.app.workshop import Workshop
     from bubbles.bus import Origin, OutboundMessage
     from bubbles.controller.approvals.contract import Answer, ApprovalCard
     from bubbles.providers.contract import ModelRequest, ToolCall
@@ -62,7 +62,7 @@ def demo(
 
     No key and no network is needed. Loop, gate, sandbox and history are the real ones; only the model is a script.
     """
-    from bubbles.app import workshop
+    from bubbles.app.workshop import workshop
     from bubbles.config.load import load_settings
 
     settings = load_settings()
@@ -166,7 +166,7 @@ class DemoApprover:
 
 
 async def _play(shop: Workshop, project: Path, backend: str, stage: Stage) -> None:
-    from bubbles.app import assistant
+    from bubbles.app.assistant import assistant
     from bubbles.bus import Address, InboundMessage
     from bubbles.providers.scripted import ScriptedProvider
 

@@ -10,7 +10,7 @@ import typer
 from bubbles.cli.report import complain, print_json, run, spinner, styled, visible
 
 if TYPE_CHECKING:
-    from bubbles.app import Workshop
+    from bubbles.app.workshop import Workshop
     from sandbox_backends.probes.report import ProbeResult, Report
 
 
@@ -26,7 +26,7 @@ def doctor(
 
     Exit status 1 when the configured sandbox (or one named with --backend) cannot be used or breaks a promise.
     """
-    from bubbles.app import workshop
+    from bubbles.app.workshop import workshop
     from bubbles.config.load import load_settings
     from sandbox_backends.errors import InvalidSpecError
     from sandbox_backends.registry import backend_names

@@ -31,7 +31,7 @@ def image_build(
     """Make the image for docker sandboxes. Without --from: debootstrap when it can be used, else docker."""
     import shutil
 
-    from bubbles.app import backend_settings
+    from bubbles.app.workshop import backend_settings
     from bubbles.config.load import load_settings
     from sandbox_backends import images
 
@@ -61,7 +61,7 @@ def image_build(
 @app.command("ls")
 def image_ls(as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False) -> int:
     """Show the sandbox images that the engine has."""
-    from bubbles.app import backend_settings
+    from bubbles.app.workshop import backend_settings
     from bubbles.config.load import load_settings
     from sandbox_backends import images
 

@@ -148,7 +148,7 @@ def _context(
     cwd: Path | None,
 ) -> Context:
     """Where the command would run, as far as the options tell."""
-    from bubbles.app import enforced, home_inside
+    from bubbles.app.workshop import enforced, home_inside
     from bubbles.controller.policy.contract import Context, Mode
     from bubbles.controller.whereabouts import real_path
     from sandbox_backends.contract import Enforces

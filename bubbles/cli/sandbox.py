@@ -20,7 +20,7 @@ from bubbles.errors import BubblesError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from bubbles.app import Workshop
+    from bubbles.app.workshop import Workshop
     from bubbles.config.schema import Settings
     from sandbox_backends.contract import ExecResult, SandboxSpec, StreamName
 
@@ -117,7 +117,7 @@ def exec_(
     ] = False,
 ) -> int:
     """Run CMD in a sandbox; its exit status is this command's too (124: time limit, 137: memory limit)."""
-    from bubbles.app import workshop
+    from bubbles.app.workshop import workshop
     from bubbles.config.load import load_settings
 
     with workshop(settings := load_settings(), _once_each()) as shop:
@@ -206,7 +206,7 @@ async def _exec_gated(
     shop: Workshop, backend: str | None, spec: SandboxSpec, argv: tuple[str, ...], timeout_s: float
 ) -> int:
     """The same by way of the gate. The person at this terminal is the approver."""
-    from bubbles.app import gate
+    from bubbles.app.gate import gate
     from bubbles.bus import Address, Origin
     from bubbles.controller.approvals.terminal import TerminalApprover
     from sandbox_backends.contract import ExecRequest
@@ -247,7 +247,7 @@ def _status(result: ExecResult, timeout_s: float, lost: str | None) -> int:
 @app.command("ls")
 def ls(as_json: Json = False) -> int:
     """Show the sandboxes that are open, those that a crash left, and the HOMEs kept for sessions."""
-    from bubbles.app import workshop
+    from bubbles.app.workshop import workshop
     from bubbles.config.load import load_settings
 
     with workshop(load_settings()) as shop:
@@ -312,7 +312,7 @@ def rm(
     A sandbox in use is never removed: it ends with the process that owns it. Leftovers also go by themselves with the
     next 'exec'.
     """
-    from bubbles.app import workshop
+    from bubbles.app.workshop import workshop
     from bubbles.config.load import load_settings
 
     names = tuple(sessions or ())

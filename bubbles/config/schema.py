@@ -8,9 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, SecretStr, ValidationInfo
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ByteSize,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationInfo,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 from pydantic.types import PositiveFloat, PositiveInt
 
@@ -52,6 +62,10 @@ HeaderValue = Annotated[SecretStr, AfterValidator(_sendable)]
 HeaderName = Annotated[str, Field(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")]
 """RFC 9110, 5.6.2."""
 Key = Annotated[HeaderValue | None, BeforeValidator(_empty_is_unset)]
+VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+"""Of an environment variable."""
+ServerName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,29}$")]
+"""Of an MCP server: it is a part of its tools' names."""
 PositiveBytes = Annotated[ByteSize, Field(gt=0)]
 """A number of bytes, or text such as ``"512MiB"``."""
 Text = Annotated[str, Field(min_length=1)]
@@ -117,9 +131,70 @@ class ExecSettings(Section):
 
 
 class WebSettings(Section):
-    """Read by the web tools, which are to come."""
+    """Of ``web_search`` and ``web_fetch`` (TOOL-03)."""
 
     search_api_key: Key = None
+    """Of Tavily; without one there is no web_search."""
+    search_url: Annotated[str, Field(pattern=r"^https?://\S+$")] = Field(default="https://api.tavily.com", repr=False)
+    """Where the search service is, if not at its usual address."""
+    fetch: bool = True
+    """Whether there is a web_fetch."""
+    allow: tuple[Text, ...] = ()
+    """Private addresses that web_fetch may reach all the same: hosts, addresses and ranges as in
+    ``tools.sandbox.allow``. Public ones need not be listed."""
+    timeout_s: Annotated[float, Field(gt=0, le=600)] = 30.0
+    """Seconds that a search, or a fetch with its redirects, may take."""
+    max_bytes: PositiveBytes = ByteSize(5_000_000)
+    """Of one page, as it comes and again unpacked."""
+
+
+class McpServerSettings(Section):
+    """One MCP server (TOOL-09): a program that is started (``command``) or an address (``url``)."""
+
+    command: Text | None = None
+    args: tuple[str, ...] = ()
+    env: Mapping[VariableName, SecretStr] = Field(default_factory=dict)
+    """What its environment has beside a written few of the usual names. Nothing else of yours is passed on."""
+    cwd: AbsolutePath | None = None
+    """Where it starts. Unset: in a directory of its own; in a sandbox, in the session's working directory."""
+    url: Annotated[str, Field(pattern=r"^https?://\S+$")] | None = Field(default=None, repr=False)
+    """Of a server that speaks streamable HTTP."""
+    headers: Mapping[HeaderName, HeaderValue] = Field(default_factory=dict)
+    """Sent with every request to ``url``."""
+    sandboxed: bool = False
+    """Whether ``command`` runs in each session's own sandbox."""
+    enabled: bool = True
+    tools: tuple[Text, ...] = ("*",)
+    """Which of its tools there are for the model: names, with ``*`` for any characters."""
+    allow: tuple[Text, ...] = ()
+    """Which of them run without asking: names, with ``*`` for any characters (DEC-11)."""
+    start_timeout_s: Annotated[float, Field(gt=0, le=600)] = 30.0
+    """Seconds until it must have said what tools it has."""
+    call_timeout_s: Annotated[float, Field(gt=0, le=3_600)] = 120.0
+    """Seconds that a call may take."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if (self.command is None) is (self.url is None):
+            raise ValueError("it needs either a command or a url")
+        if self.url is not None and (self.args or self.env or self.cwd or self.sandboxed):
+            raise ValueError("args, env, cwd and sandboxed belong to a command, not to a url")
+        if self.command is not None and self.headers:
+            raise ValueError("headers belong to a url, not to a command")
+        return self
+
+
+class TaskSettings(Section):
+    """Of tasks in the background: sub-agents (TOOL-05)."""
+
+    at_once: Annotated[int, Field(ge=0, le=20)] = 4
+    """How many may run in one session. 0: there are none."""
+    timeout_s: Annotated[float, Field(gt=0, le=86_400)] = 1_800.0
+    """Seconds that one may take."""
+    max_tokens: Annotated[int, Field(ge=1_000)] = 1_000_000
+    """Tokens that all its requests together may have, those of the prompt included."""
+    max_iterations: PositiveInt = 60
+    """Replies of the model in one."""
 
 
 class ToolSettings(Section):
@@ -127,6 +202,9 @@ class ToolSettings(Section):
     approvals: ApprovalSettings = ApprovalSettings()
     exec: ExecSettings = ExecSettings()
     web: WebSettings = WebSettings()
+    mcp_servers: Mapping[ServerName, McpServerSettings] = Field(default_factory=dict)
+    """By name (TOOL-09)."""
+    tasks: TaskSettings = TaskSettings()
     result_tokens: Annotated[int, Field(ge=200)] = 8_000
     """Tokens of one tool result that reach the model; past it head and tail are kept, and the whole is put into the
     session's data/ (CORE-07)."""
@@ -171,6 +249,13 @@ class ProviderSettings(Section):
     """Sent with every request, such as an organisation's id."""
 
 
+class LoginSettings(ProviderSettings):
+    """Of a provider that is used by login; it has no ``api_key`` but what the login gave (PROV-03)."""
+
+    login_url: Annotated[str, Field(pattern=r"^https?://\S+$")] | None = None
+    """Where one logs in, if not at the usual address: a GitHub Enterprise, say."""
+
+
 class ProvidersSettings(Section):
     """One field a provider; the same names as SPEC 6.2 and ``bubbles.providers.registry`` (PROV-01)."""
 
@@ -190,8 +275,8 @@ class ProvidersSettings(Section):
     custom: ProviderSettings = ProviderSettings()
     ollama: ProviderSettings = ProviderSettings()
     vllm: ProviderSettings = ProviderSettings()
-    openai_codex: ProviderSettings = ProviderSettings()
-    github_copilot: ProviderSettings = ProviderSettings()
+    openai_codex: LoginSettings = LoginSettings()
+    github_copilot: LoginSettings = LoginSettings()
 
 
 class ChannelsSettings(Section):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -11,17 +10,15 @@ from dataclasses import dataclass, replace
 
 from bubbles.bus import Origin
 from bubbles.controller.approvals.broker import ApprovalBroker
-from bubbles.controller.approvals.card import command_text
-from bubbles.controller.approvals.contract import Answer, ApprovalCard, Outcome
 from bubbles.controller.background import BackgroundWatch
-from bubbles.controller.contract import DeclinedError, Execution, GateError, Workplace
-from bubbles.controller.policy.contract import Command, Decision, Mode, Verdict
+from bubbles.controller.consent import Consent
+from bubbles.controller.contract import Execution, GateError, Workplace
+from bubbles.controller.policy.contract import Command, Decision, Mode
 from bubbles.controller.policy.rules import Rulebook
 from bubbles.controller.sandboxes import Lease, Sandboxes
 from bubbles.controller.timeline.events import Ending, Subject
 from bubbles.controller.timeline.writing import Timeline
 from bubbles.controller.whereabouts import real_path
-from bubbles.errors import BubblesError
 from sandbox_backends.contract import (
     MAX_READ_BYTES,
     BackgroundProcess,
@@ -35,8 +32,6 @@ from sandbox_backends.errors import SandboxError
 
 INPUT_S = 10.0
 """How long a program may leave its input unread before writing to it is given up."""
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +64,7 @@ class Controller:
         """
         self._sandboxes = sandboxes
         self._rulebook = rulebook
-        self._broker = broker
+        self._consent = Consent(broker, timeline)
         self._timeline = timeline
         self._mode = mode
         self._watch = watch
@@ -152,7 +147,7 @@ class Controller:
             return self._recorded(Command.of_script(text), directory, decision, place, origin)
 
         subject = await asyncio.to_thread(judged)
-        await self._settle(subject, place)
+        await self._consent.settle(subject, place.network)
         async with self._on_record(subject) as ending:
             await self._fed(process, data, eof)
             ending.append(Ending(outcome="written"))
@@ -250,7 +245,7 @@ class Controller:
             raise ValueError("a command at the gate has the session's environment and no input of its own")
         # In a thread: a hostile text may take some tens of milliseconds, and links are looked up on the disk.
         subject = await asyncio.to_thread(self._judged, request, place, origin)
-        await self._settle(subject, place)
+        await self._consent.settle(subject, place.network)
         return subject, replace(request, cwd=subject.cwd)
 
     def _judged(self, request: ExecRequest, place: Workplace, origin: Origin) -> Subject:
@@ -262,51 +257,8 @@ class Controller:
     ) -> Subject:
         """A verdict that needs no person is on record before anything else happens. Blocks on the disk."""
         subject = Subject(origin=origin, command=command, cwd=directory, backend=place.backend, decision=decision)
-        if decision.verdict is not Verdict.ASK:
-            self._timeline.record_decided(subject)
+        self._consent.record(subject)
         return subject
-
-    async def _settle(self, subject: Subject, place: Workplace) -> None:
-        """Return if it may be done. A verdict that needs no person is on record already, an answer is then. Raises
-        DeclinedError otherwise.
-        """
-        decision = subject.decision
-        if decision.verdict is Verdict.ASK:
-            answer = await self._ask(subject, place)
-            if not answer.approved:
-                raise DeclinedError(f"{answer.told} {decision.reason}", decision)
-            return
-        if decision.verdict is Verdict.DENY:
-            raise DeclinedError(f"It was declined without asking. {decision.reason}", decision)
-
-    async def _ask(self, subject: Subject, place: Workplace) -> Answer:
-        """Ask a person. What was requested and how it was resolved is on the disk before anything runs."""
-        decision = subject.decision
-        card = ApprovalCard(
-            id=self._broker.new_id(),
-            command=command_text(subject.command),
-            segment=decision.segment,
-            reason=decision.reason,
-            directory=subject.cwd,
-            sandbox=place.backend,
-            network=place.network,
-        )
-        await self._timeline.requested(subject, card.id, self._broker.timeout_s)
-        try:
-            answer = await self._broker.ask(card, subject.origin)
-        except asyncio.CancelledError:
-            await asyncio.shield(self._note_stopped(subject, card.id))
-            raise
-        await asyncio.shield(self._timeline.resolved(subject, card.id, answer))
-        return answer
-
-    async def _note_stopped(self, subject: Subject, card: str) -> None:
-        """A turn that is stopped while its card is open leaves a line that says so, if it can; stopped it is."""
-        answer = Answer(outcome=Outcome.CANCELLED, told="The turn was ended before anybody answered.")
-        try:
-            await self._timeline.resolved(subject, card, answer)
-        except BubblesError as error:
-            _log.warning("that card %s was closed is not on record: %s", card, error)
 
     @asynccontextmanager
     async def _on_record(self, subject: Subject) -> AsyncIterator[list[Ending]]:

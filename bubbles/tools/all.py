@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from bubbles.config.schema import FileSettings
 from bubbles.controller.controller import Controller
 from bubbles.tools.access import Files
-from bubbles.tools.contract import PlaceOf
+from bubbles.tools.contract import PlaceOf, Tool, ToolSource
 from bubbles.tools.edit import EditFile
 from bubbles.tools.files import ListDir, ReadFile, WriteFile
 from bubbles.tools.processes import Process, Processes
@@ -23,8 +24,10 @@ def make_tools(
     folders_of: FoldersOf,
     settings: FileSettings,
     mask: Callable[[str], str] = str,
+    more: Iterable[Tool[Any]] = (),
+    sources: Iterable[ToolSource] = (),
 ) -> Toolbox:
-    """The tools of SPEC 6.5, for every session of this program."""
+    """The tools of SPEC 6.5, for every session of this program: those of a desk, and ``more``, which reach beyond it."""
     files = Files(controller, place_of)
     processes = Processes()
     tokens = settings.tools.result_tokens
@@ -37,8 +40,10 @@ def make_tools(
             Exec(controller, place_of, processes, settings.tools.exec),
             Process(controller, place_of, processes, tokens),
             Tasks(folders_of),
+            *more,
         ),
         result_tokens=tokens,
         spill=DeskSpill(controller, place_of, folders_of),
         mask=mask,
+        sources=sources,
     )

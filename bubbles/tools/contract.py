@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict
 from bubbles.bus import Origin
 from bubbles.controller.contract import Workplace
 from bubbles.errors import BubblesError
-from bubbles.providers.contract import Image
+from bubbles.providers.contract import Image, ToolCall, ToolSpec
 
 PlaceOf = Callable[[Origin], Workplace]
 
@@ -66,4 +66,20 @@ class Tool(Protocol[A]):
 
     async def run(self, args: A, origin: Origin) -> ToolResult:
         """Raises ``ToolError``, ``DeclinedError`` or ``SandboxError``; the registry makes results of them."""
+        ...
+
+
+class ToolSource(Protocol):
+    """Tools that are known only while the program runs, and may come and go: those of MCP servers."""
+
+    def specs(self, origin: Origin) -> tuple[ToolSpec, ...]:
+        """What the model is offered now: the same tuple while nothing changes. Waits for nothing."""
+        ...
+
+    def hint(self, call: ToolCall) -> str | None:
+        """As ``Tool.hint``; None for what is none of its tools."""
+        ...
+
+    async def run(self, call: ToolCall, origin: Origin) -> ToolResult | None:
+        """None for what is none of its tools, or is not offered now. Raises as ``Tool.run``."""
         ...

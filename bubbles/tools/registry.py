@@ -19,12 +19,14 @@ from bubbles.controller.contract import GateError
 from bubbles.controller.places import SandboxError, SandboxLostError
 from bubbles.providers.contract import ToolCall, ToolSpec
 from bubbles.sessions.tokens import estimate
-from bubbles.tools.contract import Tool, ToolError, ToolResult
+from bubbles.tools.contract import Tool, ToolError, ToolResult, ToolSource
 from bubbles.tools.schema import parameters, read_arguments
 from bubbles.tools.truncate import LONG, Spill, cut_to_tokens
 
 MAX_HINT = 80
 MAX_NAME = 64
+MAX_REMEMBERED = 16
+"""Sets of tools with those of the sources."""
 
 _log = logging.getLogger(__name__)
 
@@ -43,16 +45,24 @@ class Toolbox:
     """Keeps nothing of a call. Safe for concurrent use inside one event loop."""
 
     def __init__(
-        self, tools: Iterable[Tool[Any]], *, result_tokens: int, spill: Spill, mask: Callable[[str], str] = str
+        self,
+        tools: Iterable[Tool[Any]],
+        *,
+        result_tokens: int,
+        spill: Spill,
+        mask: Callable[[str], str] = str,
+        sources: Iterable[ToolSource] = (),
     ) -> None:
         """``result_tokens``: the cap of one result (``tools.resultTokens``). ``mask`` takes out of every result what no
-        model may see: the owner's keys (SEC-03).
+        model may see: the owner's keys (SEC-03). A tool of a ``source`` never stands before one of ``tools``.
         """
+        self._sources = tuple(sources)
         self._tools = {tool.name: tool for tool in tools}
         self._result_tokens = result_tokens
         self._spill = spill
         self._mask = mask
         self._specs: dict[tuple[str, ...], tuple[ToolSpec, ...]] = {}
+        self._with_sources: dict[tuple[int, ...], tuple[tuple[ToolSpec, ...], ...]] = {}
 
     def specs(self, origin: Origin) -> tuple[ToolSpec, ...]:
         """What the model is offered in a turn of ``origin``: the same object for the same tools."""
@@ -63,17 +73,22 @@ class Toolbox:
                 ToolSpec(name=name, description=tool.description, parameters=parameters(tool.args))
                 for name, tool in ((name, self._tools[name]) for name in names)
             )
-        return found
+        return found if not self._sources else self._joined(found, origin)
+
+    def _joined(self, own: tuple[ToolSpec, ...], origin: Origin) -> tuple[ToolSpec, ...]:
+        parts = (own, *(source.specs(origin) for source in self._sources))
+        key = tuple(map(id, parts))
+        held = self._with_sources.pop(key, None)
+        if held is None:  # the parts are kept with it: their ids are theirs as long as they are
+            held = (tuple(spec for part in parts for spec in part), *parts)
+        self._with_sources[key] = held
+        while len(self._with_sources) > MAX_REMEMBERED:
+            del self._with_sources[next(iter(self._with_sources))]
+        return held[0]
 
     def hint(self, call: ToolCall) -> str:
         """The call on one line for a person, such as ``read_file("notes.md")``; at most 80 characters (CORE-04)."""
-        tool = self._tools.get(call.name)
-        try:
-            if tool is None:
-                raise ToolError("unknown")
-            text = tool.hint(read_arguments(tool.args, call.arguments))
-        except ToolError:
-            text = f"{call.name[:MAX_NAME]}({call.arguments[: 2 * MAX_HINT]})"
+        text = self._hint(call) or f"{call.name[:MAX_NAME]}({call.arguments[: 2 * MAX_HINT]})"
         text = shown_line(text[: 4 * MAX_HINT])
         return text if len(text) <= MAX_HINT else f"{text[: MAX_HINT - 1]}…"
 
@@ -87,12 +102,25 @@ class Toolbox:
                 result=_error(f"{shown_line(call.name[:MAX_NAME])} failed for an internal reason, which is in the log.")
             )
 
+    def _hint(self, call: ToolCall) -> str | None:
+        tool = self._tools.get(call.name)
+        try:
+            if tool is not None:
+                return tool.hint(read_arguments(tool.args, call.arguments))
+            return next((text for source in self._sources if (text := source.hint(call))), None)
+        except ToolError:
+            return None
+
     async def _done(self, call: ToolCall, origin: Origin) -> ToolResult:
         tool = self._tools.get(call.name)
-        if tool is None or not tool.offered(origin):
-            return _error(self._unknown(call.name, origin))
         try:
-            return await tool.run(read_arguments(tool.args, call.arguments), origin)
+            if tool is not None and tool.offered(origin):
+                return await tool.run(read_arguments(tool.args, call.arguments), origin)
+            if tool is None:
+                for source in self._sources:
+                    if (result := await source.run(call, origin)) is not None:
+                        return result
+            return _error(self._unknown(call.name, origin))
         except (ToolError, GateError) as error:
             return _error(str(error))
         except SandboxLostError as error:

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import psutil
 
-from bubbles.app import Assistant, assistant, workshop
+from bubbles.app.assistant import Assistant, assistant
+from bubbles.app.workshop import workshop
 from bubbles.bus import Address, InboundMessage, OutboundMessage
 from bubbles.config.load import load_settings
 from bubbles.providers.contract import ModelReply, ModelRequest, Provider, TextSink, ToolCall, UserMessage

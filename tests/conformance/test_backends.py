@@ -19,6 +19,7 @@ from sandbox_backends.contract import (
     Root,
     SandboxBackend,
     SandboxSpec,
+    StreamName,
 )
 from sandbox_backends.errors import (
     FileError,
@@ -169,6 +170,30 @@ async def test_background_process_is_polled_written_and_ended(bench: Bench, name
         assert chunk.data == b"one\ntwo\n"
         assert process.poll(chunk.next).data == b""
         assert chunk.result == result
+
+
+@every_place
+async def test_output_of_a_program_that_one_speaks_with_goes_to_whom_it_is_for(bench: Bench, name: str) -> None:
+    heard = {"stdout": bytearray(), "stderr": bytearray()}
+
+    def listen(stream: StreamName, data: bytes) -> None:
+        heard[stream] += data
+
+    async with bench.open(name) as session:
+        process = await session.start(ExecRequest(argv=("cat",), timeout_s=None), on_output=listen)
+        await process.write(b"one\n")
+        await process.write(b"two\n", eof=True)
+        result = await process.wait(10)
+        assert result is not None
+        assert result.ok
+        assert (bytes(heard["stdout"]), bytes(heard["stderr"])) == (b"one\ntwo\n", b"")
+        assert process.poll().data == b""
+
+        heard["stdout"].clear()
+        failing = await session.start(ExecRequest(argv=("no-such-program",), timeout_s=None), on_output=listen)
+        assert await failing.wait(10) is not None
+        assert heard["stdout"] == b""
+        assert b"no-such-program" in heard["stderr"]
 
 
 async def polled_to_its_end(process: BackgroundProcess) -> ExecResult:

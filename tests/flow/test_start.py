@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bubbles.app import backend_settings
+from bubbles.app.workshop import backend_settings
 from bubbles.providers.contract import ModelReply, ModelRequest, TextSink
 from bubbles.providers.scripted import ScriptedProvider
 from sandbox_backends.contract import BackendSettings

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from bubbles.app import Assistant, assistant, workshop
+from bubbles.app.assistant import Assistant, assistant
+from bubbles.app.workshop import workshop
 from bubbles.bus import Kind, Origin
 from bubbles.channels.fake import FakeChannel
 from bubbles.config.load import load_settings

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from bubbles.app import Workshop, workshop
+from bubbles.app.workshop import Workshop, workshop
 from bubbles.config.load import load_settings
 from bubbles.config.schema import Settings
 from sandbox_backends.contract import ExecRequest

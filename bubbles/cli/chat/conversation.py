@@ -24,7 +24,7 @@ from bubbles.sessions.contract import TurnEnd
 from bubbles.sessions.key import named
 
 if TYPE_CHECKING:
-    from bubbles.app import Assistant
+    from bubbles.app.assistant import Assistant
     from bubbles.cli.chat.contract import Terminal
 
 NO_ANSWER = "There was no answer."

@@ -24,7 +24,7 @@ from bubbles.sessions.contract import SessionBusyError, TurnEnd
 from bubbles.tools.contract import ToolResult
 
 if TYPE_CHECKING:
-    from bubbles.app import Workshop
+    from bubbles.app.workshop import Workshop
     from bubbles.dispatch.contract import Send
 
 NOTHING_SAID = "The model's reply is empty."
@@ -140,7 +140,7 @@ async def run_once(shop: Workshop, errand: Errand) -> int:
 
 
 async def _turn(shop: Workshop, errand: Errand, view: TurnView, heard: Heard, send: Send) -> None:
-    from bubbles.app import assistant
+    from bubbles.app.assistant import assistant
 
     approver = TerminalApprover()
     async with assistant(

@@ -16,7 +16,7 @@ from bubbles.cli.chat.past import Past
 from bubbles.cli.chat.screen import MIN_WIDTH, colours, rendered
 
 if TYPE_CHECKING:
-    from bubbles.app import Workshop
+    from bubbles.app.workshop import Workshop
     from bubbles.cli.chat.contract import Terminal
 
 PAST = "cli_history"
@@ -27,7 +27,7 @@ WELCOME = f"Bubbles {__version__}. /help shows the commands, Ctrl-D leaves."
 
 async def talk(shop: Workshop, options: Options) -> int:
     """Until the person leaves; what still runs is stopped then."""
-    from bubbles.app import assistant
+    from bubbles.app.assistant import assistant
 
     conversation = Conversation(options)
     async with _opened(shop, conversation) as terminal, _warm():
@@ -57,7 +57,7 @@ def _opened(shop: Workshop, conversation: Conversation) -> AbstractAsyncContextM
     settings = shop.settings
     if settings.host_env.get("TERM", "") in PLAIN_TERMS:
         return LineTerminal(conversation)
-    from bubbles.app import known_values
+    from bubbles.app.assistant import known_values
     from bubbles.cli.chat.completion import CommandCompleter
     from bubbles.cli.chat.prompting import PromptTerminal
     from bubbles.config.schema import SessionSettings

@@ -152,7 +152,7 @@ class ApprovalBroker:
 
     def _unaskable(self, card: ApprovalCard, origin: Origin) -> Answer | None:
         """Why nobody is asked, told at once: an unattended job must not wait for a person who is not there (B036)."""
-        if origin.trigger is not Trigger.USER:
+        if origin.trigger in UNATTENDED:
             return nobody(UNATTENDED[origin.trigger])
         if not readable(card):
             return Answer(

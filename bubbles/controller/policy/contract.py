@@ -44,6 +44,8 @@ class Policy(enum.StrEnum):
     RULES_ALLOW = "rules_allow"
     RULES_PROMPT = "rules_prompt"
     RULES_FORBIDDEN = "rules_forbidden"
+    MCP_ALLOW_LIST = "mcp_allow_list"
+    """Of the server's own (DEC-11)."""
     TRUST_SANDBOX = "trust_sandbox"
     APPROVALS_OFF = "approvals_off"
     NOT_UNDERSTOOD = "not_understood"

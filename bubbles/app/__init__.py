@@ -1,0 +1,1 @@
+"""Composition root: settings in, objects out. The only package that brings concrete classes together."""

@@ -1,0 +1,1 @@
+"""Skills: folders with a SKILL.md, which sessions have copies of."""
