@@ -81,6 +81,8 @@ CHECKS: dict[str, Callable[[], str | None]] = {
     "linux": _linux,
     "debootstrap": _program("debootstrap", "apt-get install debootstrap"),
     "git": _program("git", "apt-get install git"),
+    "gnome-keyring": _program("gnome-keyring-daemon", "apt-get install gnome-keyring"),
+    "dbus": _program("dbus-run-session", "apt-get install dbus"),
     "bash": _program("bash", "apt-get install bash"),
 }
 

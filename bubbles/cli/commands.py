@@ -16,6 +16,7 @@ SUMMARIES = {
     "onboard": "Make the configuration and the folders.",
     "status": "Show the configuration, the model, the sandbox and the rules.",
     "demo": "Let a scripted model do a small task in a sandbox.",
+    "sync-skills": "Bring new and changed skills to every session.",
     "sandbox": "Run commands in a sandbox; no model and no key needed.",
     "rules": "See what would become of a command, and the rules in force.",
     "timeline": "Show what was allowed, declined, asked about and run.",
@@ -46,11 +47,12 @@ class Commands(TyperGroup):
 
 def made(name: str) -> Command:
     """The command of this name, as the whole program would have it."""
-    module = importlib.import_module(f"bubbles.cli.{name}")
+    own = name.replace("-", "_")
+    module = importlib.import_module(f"bubbles.cli.{own}")
     whole = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     whole.callback()(lambda: None)  # else one command alone would be the program
     if (group := getattr(module, "app", None)) is None:
-        whole.command(name)(getattr(module, name))
+        whole.command(name)(getattr(module, own))
     else:
         whole.add_typer(group, name=name)
     found: Command = typer.main.get_group(whole).commands[name]

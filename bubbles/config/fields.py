@@ -23,22 +23,44 @@ def section(model: Model, name: str) -> Model | None:
     return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
 
 
+def entries(model: Model, name: str) -> Model | None:
+    """The model of the entries of a field that maps names of the person's own to sections, such as MCP servers."""
+    kind = model.model_fields[name].annotation
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if isinstance(origin, type) and issubclass(origin, Mapping) and len(args) == 2:
+        held = args[1]
+        return held if isinstance(held, type) and issubclass(held, BaseModel) else None
+    return None
+
+
 def is_field(model: Model, names: Names) -> bool:
     """Whether these names lead to one setting, not to a section and not to something inside a setting."""
     first, *rest = names
     if first not in model.model_fields:
         return False
     below = section(model, first)
+    if below is None and len(rest) > 1 and (below := entries(model, first)) is not None:
+        del rest[0]
     return not rest if below is None else bool(rest) and is_field(below, tuple(rest))
+
+
+def model_of(model: Model, names: Names) -> Model:
+    """The section that the setting of these names is a field of; they must be those of one (``is_field``)."""
+    inside: Model | None = None
+    for name in names[:-1]:
+        if inside is not None:
+            model, inside = inside, None
+            continue
+        inside = entries(model, name)
+        model = section(model, name) or model
+    return model
 
 
 def shape(model: Model, names: Names) -> type | None:
     """``tuple`` or ``Mapping`` for a setting that holds several values, else None, also if there is no such setting."""
     if not names or not is_field(model, names):
         return None
-    for name in names[:-1]:
-        model = section(model, name) or model
-    origin = typing.get_origin(model.model_fields[names[-1]].annotation)
+    origin = typing.get_origin(model_of(model, names).model_fields[names[-1]].annotation)
     return tuple if origin is tuple else Mapping if isinstance(origin, type) and issubclass(origin, Mapping) else None
 
 
@@ -46,9 +68,15 @@ def spellings(model: Model, names: Names) -> tuple[Names, ...]:
     """For each of ``names`` all that a file may call it, the usual one first. Unknown ones are only themselves."""
     found: list[Names] = []
     here: Model | None = model
+    inside: Model | None = None
     for name in names:
+        if inside is not None:  # this name is the person's own
+            found.append((name,))
+            here, inside = inside, None
+            continue
         field = here.model_fields.get(name) if here else None
         found.append((name,) if field is None else tuple(dict.fromkeys((str(field.alias), name))))
+        inside = entries(here, name) if here and field else None
         here = section(here, name) if here and field else None
     return tuple(found)
 
@@ -65,10 +93,22 @@ def known(model: Model, tree: Tree, source: str, warnings: list[str], above: Nam
             continue
         if name in found:
             warnings.append(f"{source}: {'.'.join((*above, name))} is written twice; the last one counts.")
-        below = section(model, name)
-        inner = below is not None and isinstance(value, dict)
-        found[name] = known(below, value, source, warnings, (*above, name)) if below and inner else value
+        found[name] = known_value(model, name, value, source, warnings, (*above, name))
     return found
+
+
+def known_value(model: Model, name: str, value: object, source: str, warnings: list[str], above: Names) -> object:
+    """The value of the field ``name`` with all in it under the schema's own names."""
+    if not isinstance(value, dict):
+        return value
+    if (below := section(model, name)) is not None:
+        return known(below, value, source, warnings, above)
+    if (each := entries(model, name)) is not None:
+        return {
+            own: known(each, held, source, warnings, (*above, own)) if isinstance(held, dict) else held
+            for own, held in value.items()
+        }
+    return value
 
 
 def _unknown(names: Names, written_as: Mapping[str, str]) -> str:
@@ -86,7 +126,13 @@ def is_private(model: Model, names: Names) -> bool:
             if field is None:
                 break  # such as the place of an item: what is above it decides
             kind = field.annotation
+        elif len(args := typing.get_args(kind)) == 2 and _maps_to_sections(args[1]):
+            kind = args[1]
     return _holds_secret(kind)
+
+
+def _maps_to_sections(held: object) -> bool:
+    return isinstance(held, type) and issubclass(held, BaseModel)
 
 
 def _holds_secret(kind: object) -> bool:

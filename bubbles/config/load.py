@@ -11,6 +11,7 @@ import os
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -19,7 +20,7 @@ from pydantic import ValidationError
 from bubbles.config import files
 from bubbles.config.care import shown_name
 from bubbles.config.faults import explained, prefixes
-from bubbles.config.fields import Names, Tree, is_field, known, shape
+from bubbles.config.fields import Names, Tree, is_field, is_private, known, known_value, model_of, shape
 from bubbles.config.jsontext import parse
 from bubbles.config.references import References
 from bubbles.config.schema import PERSON_HOME, FileSettings, Settings, with_home
@@ -58,10 +59,11 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
     env = places.environment
     path = str(places.config)
     warnings: list[str] = []
-    references = References(env)
+    references = References(env, partial(is_private, FileSettings))
     tree = references.resolve(_read(places.config, warnings))
     sources = _override(tree, env, warnings)
     _tell_missing(references.missing, sources, path, warnings)
+    _tell_locked(references.locked, sources, path, warnings)
 
     def source(names: Names) -> str:
         return next((sources[part] for part in prefixes(names) if part in sources), path)
@@ -125,6 +127,13 @@ def _tell_missing(missing: Mapping[Names, str], sources: Mapping[Names, str], pa
         warnings.append(f"{said}, which is not set, and counts as unset until it is.")
 
 
+def _tell_locked(locked: Mapping[Names, str], sources: Mapping[Names, str], path: str, warnings: list[str]) -> None:
+    for names, why in locked.items():
+        if not any(part in sources for part in prefixes(names)):
+            where = ".".join(map(shown_name, names))
+            warnings.append(f"{path}: {where} counts as unset: {why}.")
+
+
 def _override(tree: Tree, env: Mapping[str, str], warnings: list[str]) -> dict[Names, str]:
     """Puts the variables into ``tree``; returns which variable each of those fields came from."""
     sources: dict[Names, str] = {}
@@ -141,16 +150,21 @@ def _override(tree: Tree, env: Mapping[str, str], warnings: list[str]) -> dict[N
             if not isinstance(place.get(name), dict):
                 place[name] = {}
             place = place[name]
-        place[names[-1]] = _parsed(variable, value, names)
+        place[names[-1]] = _parsed(variable, value, names, warnings)
         sources[names] = variable
     return sources
 
 
-def _parsed(variable: str, value: str, names: Names) -> object:
+def _parsed(variable: str, value: str, names: Names, warnings: list[str]) -> object:
     """Text as it is, but a list may be JSON or separated by commas, and a mapping is JSON."""
     kind = shape(FileSettings, names)
     if kind is None:
         return value
+    parsed = _items(variable, value, kind)
+    return known_value(model_of(FileSettings, names), names[-1], parsed, variable, warnings, names)
+
+
+def _items(variable: str, value: str, kind: type) -> object:
     if kind is tuple and not value.lstrip().startswith("["):
         return [piece.strip() for piece in value.split(",") if piece.strip()]
     what, like = ("list", 'a,b or ["a", "b"]') if kind is tuple else ("object", '{"name": …}')

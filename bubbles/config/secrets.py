@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 from urllib.parse import unquote
 
-from bubbles.config.schema import FileSettings, ProvidersSettings
+from bubbles.config.care import looks_secret
+from bubbles.config.schema import FileSettings, McpServerSettings, ProvidersSettings
 
 _SECRET_HEADER = re.compile(r"auth|key|token|secret|cookie|pass|credential|signature", re.IGNORECASE)
 _LOOKS_RANDOM = re.compile(r"(?=[^\d]{0,200}\d)(?=[^A-Za-z]{0,200}[A-Za-z])[^\s/:]{12,}")
@@ -32,8 +33,27 @@ def _found(settings: FileSettings) -> Iterator[str]:
             yield from _of_header(header, held.get_secret_value())
         if provider.base_url:
             yield from _of_address(provider.base_url)
-    if settings.tools.web.search_api_key is not None:
-        yield settings.tools.web.search_api_key.get_secret_value()
+    web = settings.tools.web
+    if web.search_api_key is not None:
+        yield web.search_api_key.get_secret_value()
+    yield from _of_address(web.search_url)
+    for server in settings.tools.mcp_servers.values():
+        yield from _of_server(server)
+
+
+def _of_server(server: McpServerSettings) -> Iterator[str]:
+    for name, held in (*server.env.items(), *server.headers.items()):
+        yield from _of_header(name, held.get_secret_value())
+    if server.url:
+        yield from _of_address(server.url)
+    before = ""
+    for argument in server.args:
+        name, equals, value = argument.partition("=")
+        option = name if equals else before
+        if looks_secret(argument) or (option.startswith("-") and _SECRET_HEADER.search(option)):
+            yield value if equals else argument
+        yield from _of_address(argument)
+        before = argument
 
 
 def _of_header(name: str, value: str) -> Iterator[str]:

@@ -69,6 +69,8 @@ class JobChange:
     message: str | None = None
     schedule: Schedule | None = None
     deliver_to: Address | None = None
+    deliver_nowhere: bool = False
+    """The reply goes to the history alone from now on."""
     delete_after_run: bool | None = None
     enabled: bool | None = None
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import secrets
 import stat
 from collections.abc import Iterator
@@ -111,6 +112,14 @@ def write_bytes(root: Path, name: str, data: bytes, *, mode: int = 0o644, replac
         finally:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(aside, dir_fd=fd)
+
+
+def remove_half_written(root: Path, name: str) -> None:
+    """What a crash in ``write_bytes`` left beside the file, if there is any."""
+    folder, last = _folder(name), re.escape(_parts(name)[-1][:100])
+    for found in list_directory(root, folder) or ():
+        if re.fullmatch(rf"\.{last}\.[0-9a-f]{{16}}", found.name) and stat.S_ISREG(found.kind):
+            remove(root, f"{folder}/{found.name}")
 
 
 def make_directory(root: Path, name: str, mode: int = 0o755) -> bool:

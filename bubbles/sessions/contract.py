@@ -53,7 +53,7 @@ class Author(enum.StrEnum):
 
     PERSON = "person"
     JOB = "job"
-    """Cron or heartbeat."""
+    """Cron, heartbeat, or a task in the background."""
     PROGRAM = "program"
     """A note of the program for the model, such as that a turn was interrupted. Shown to nobody as a message."""
 

@@ -130,9 +130,10 @@ class Sessions:
 
     async def keys(self) -> tuple[str, ...]:
         """Of all sessions that have a history, in order."""
-        return await asyncio.to_thread(self._keys)
+        return await asyncio.to_thread(self.made)
 
-    def _keys(self) -> tuple[str, ...]:
+    def made(self) -> tuple[str, ...]:
+        """As ``keys``, for who is in no event loop. Blocks."""
         try:
             names = [path.name for path in (self._data_dir / "session_state").iterdir() if (path / FILE).is_file()]
         except FileNotFoundError:

@@ -6,11 +6,9 @@ people, and what a model puts in their place is renamed and has no effect (SESS-
 
 from __future__ import annotations
 
-import stat
-from collections.abc import Iterator
 from pathlib import Path
 
-from bubbles.sessions import beneath
+from bubbles.sessions import beneath, skillset
 from bubbles.sessions.contract import Folders, SessionDamagedError
 from bubbles.sessions.journal import FILE
 
@@ -18,7 +16,6 @@ CONFIG = "config.json"
 LINKS = (FILE, CONFIG)
 SKILLS_TEMPLATE = Path(__file__).parents[2] / "skills_template"
 """Of a checkout. Where it is missing, a new session has no skills."""
-_MAX_SKILL_FILES = 5_000
 
 SOUL = """\
 # Soul
@@ -67,34 +64,8 @@ def _furnish(folders: Folders, template: Path) -> None:
     beneath.write_bytes(folders.desk, "SOUL.md", SOUL.encode(), replace=False)
     beneath.write_bytes(folders.desk, "MEMORY.md", MEMORY.encode(), replace=False)
     if not (folders.state / CONFIG).exists():
-        beneath.make_directory(folders.desk, "skills")
-        _copy_skills(folders, template)
+        skillset.bring(folders, template)
         beneath.write_bytes(folders.state, CONFIG, b"{}\n", mode=0o600, replace=False)
-
-
-def _copy_skills(folders: Folders, template: Path) -> None:
-    for path in _template_files(template):
-        name = f"skills/{path.relative_to(template).as_posix()}"
-        if path.is_dir():
-            beneath.make_directory(folders.desk, name)
-        else:
-            mode = 0o755 if path.stat().st_mode & stat.S_IXUSR else 0o644
-            beneath.write_bytes(folders.desk, name, path.read_bytes(), mode=mode, replace=False)
-
-
-def _template_files(template: Path) -> Iterator[Path]:
-    """Every directory before what is in it. Files beside the skills' folders are about the template, and no skill."""
-    found = sorted(template.glob("*/")) if template.is_dir() else []
-    pending = [path for path in reversed(found) if path.is_dir()]
-    for _ in range(_MAX_SKILL_FILES):
-        if not pending:
-            return
-        path = pending.pop()
-        if path.is_symlink() or path.name == "__pycache__":
-            continue
-        yield path
-        if path.is_dir():
-            pending.extend(sorted(path.iterdir(), reverse=True))
 
 
 def _link(folders: Folders) -> list[str]:

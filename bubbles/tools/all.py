@@ -27,7 +27,7 @@ def make_tools(
     more: Iterable[Tool[Any]] = (),
     sources: Iterable[ToolSource] = (),
 ) -> Toolbox:
-    """The tools of SPEC 6.5, for every session of this program: those of a desk, and ``more``, which reach beyond it."""
+    """The tools of SPEC 6.5, for every session of this program: those of a desk, and ``more``."""
     files = Files(controller, place_of)
     processes = Processes()
     tokens = settings.tools.result_tokens

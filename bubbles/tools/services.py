@@ -87,6 +87,6 @@ class Tasks(Protocol):
         """Those that run and the last few that ended, oldest first."""
         ...
 
-    async def stop(self, session_key: str, task: str) -> bool:
-        """Whether it ran, and now ends."""
+    async def stop(self, session_key: str, task: str, *, told: bool = False) -> bool:
+        """Whether it ran, and now ends. ``told``: the model knows of it by this very call."""
         ...

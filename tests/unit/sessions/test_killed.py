@@ -38,6 +38,7 @@ while True:
         def hook(event, arguments):
             left[0] -= event in EVENTS or (event == "open" and bool(arguments[2] & os.O_WRONLY))
             if left[0] == 0:
+                left[0] = -1  # kill is an event too
                 os.kill(os.getpid(), signal.SIGKILL)
         sys.addaudithook(hook)
         work(base / str(count), (b"a",))
@@ -53,7 +54,7 @@ sys.exit(0 if count > 20 else "there was little to kill")
 @pytest.mark.req("CTX-04", "SESS-01")
 def test_session_whose_first_start_was_killed_anywhere_is_whole_at_the_next(tmp_path: Path) -> None:
     template = tmp_path / "template"
-    for name in ("weather/bin/run.sh", "zoo/SKILL.md"):
+    for name in ("weather/SKILL.md", "weather/bin/run.sh", "zoo/SKILL.md"):
         (template / name).parent.mkdir(parents=True, exist_ok=True)
         (template / name).write_text(name)
     base = tmp_path / "homes"
