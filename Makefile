@@ -6,10 +6,11 @@ READY := .venv/.ready
 # Many tests wait more than they work. What must not run beside another says so: tests/turns.py.
 WORKERS := 2
 
-.PHONY: help demo test check bench soak clean
+.PHONY: help demo onboard test check bench soak clean
 
 help:
 	@echo 'make demo    the strongest sandbox that works here, shown at work (no model, no key)'
+	@echo 'make onboard finds a key or a model on this machine, tries it, and sets Bubbles up'
 	@echo 'make test    the tests; what this machine lacks is skipped with its reason. ARGS="-k name -s" chooses'
 	@echo 'make check   lint, format, types, import contracts'
 	@echo 'make bench   what sandboxes, gate and assistant cost, measured here'
@@ -18,6 +19,9 @@ help:
 
 demo: $(READY)
 	@$(BIN)/bubbles demo
+
+onboard: $(READY)
+	@$(BIN)/bubbles onboard $(ARGS)
 
 test: $(READY)
 	@$(BIN)/python -m pytest $(or $(ARGS),-n $(WORKERS) --dist worksteal)

@@ -21,6 +21,11 @@ class Trigger(enum.StrEnum):
     BYSTANDER = "bystander"
     """A message of somebody in a group who may not use the assistant, or who did not speak to it."""
 
+    @property
+    def by_person(self) -> bool:
+        """Whether a person began it who may use the assistant: who waits for what comes of it, and can be asked."""
+        return self in (Trigger.USER, Trigger.TASK)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
@@ -39,6 +44,8 @@ class Origin:
     sender: str
     """The channel's own id of the person, or the name of the job."""
     trigger: Trigger = Trigger.USER
+    task: str = ""
+    """Id of the task in the background that makes the call (TOOL-05); empty for a turn's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +64,9 @@ class InboundMessage:
     """Id of the approval card whose message this one replies to, on platforms that have replies (APPR-03)."""
     session_key: str | None = None
     """The session that is meant, where the sender says so (the command line); else it follows from the address."""
+    task: str = ""
+    """Id of a task in the background of this session that has ended: its report is in the session's state, and ``text``
+    is a sentence about it for people (TOOL-05). Empty for every message that somebody wrote."""
 
 
 class Kind(enum.StrEnum):
@@ -69,6 +79,9 @@ class Kind(enum.StrEnum):
     """A tool that is about to run; sent if ``channels.send_tool_hints``."""
     NOTICE = "notice"
     """Of the program, not of the model: an error, a limit, the answer to a slash command."""
+    TASK = "task"
+    """A task in the background has ended, whatever else goes on just now. Only the command line gets it: elsewhere the
+    reply to it says so."""
     END = "end"
     """The turn is over; carries no text. Only the command line gets it (ERR-04)."""
 

@@ -127,4 +127,4 @@ def replies(wire: Wire) -> Answer:
     """The answer "Hello" and a call of ``f`` with ``{"a": 1}``: 10 tokens in, 4 of them cached, 5 out."""
     if wire is Wire.OPENAI:
         return stream(*OPENAI)
-    return stream(*(ANTHROPIC if wire is Wire.ANTHROPIC else GEMINI), done=False)
+    return stream(*{Wire.ANTHROPIC: ANTHROPIC, Wire.GEMINI: GEMINI, Wire.RESPONSES: RESPONSES}[wire], done=False)

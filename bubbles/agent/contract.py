@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from bubbles.providers.contract import NO_USAGE, ProviderError, TextSink, ToolCall, Usage
-from bubbles.sessions.contract import TurnEnd
+from bubbles.sessions.contract import Author, TurnEnd
 from bubbles.tools.contract import ToolResult
 
 
@@ -25,6 +26,20 @@ class TurnObserver(TextSink, Protocol):
     def notice(self, sentence: str) -> None:
         """Of the program, for the person: history was compacted, a sandbox was reset, a limit was reached."""
         ...
+
+
+async def _nothing() -> None:
+    return
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """What a turn takes in that no person wrote: the report of a task in the background (TOOL-05)."""
+
+    text: str
+    author: Author = Author.PROGRAM
+    written: Callable[[], Awaitable[None]] = _nothing
+    """Called once it is in the history: from then on it is delivered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

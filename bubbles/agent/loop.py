@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from bubbles.agent.asking import Asking, Brief, SpecCosts
 from bubbles.agent.compaction import Compacted
-from bubbles.agent.contract import TurnObserver, TurnOutcome
+from bubbles.agent.contract import Arrival, TurnObserver, TurnOutcome
 from bubbles.agent.limits import Gauge, Limits, Model
 from bubbles.agent.pictures import Pictures
 from bubbles.agent.record import Record
@@ -25,8 +25,8 @@ from bubbles.providers.contract import AssistantMessage, ProviderError, ToolCall
 from bubbles.sessions.contract import Author, History, TurnEnd
 from bubbles.tools.registry import Toolbox
 
-Pending = Callable[[], Sequence[UserMessage]]
-"""Takes what the person wrote since the turn began and was not taken before; never blocks."""
+Pending = Callable[[], Sequence[UserMessage | Arrival]]
+"""Takes what came since the turn began and was not taken before, of the person or not; never blocks."""
 
 CUT_CALL = (
     "This call was not run: your reply was cut by the output limit before its arguments were complete. Take smaller "
@@ -78,8 +78,11 @@ class AgentLoop:
         prompt: str,
         observer: TurnObserver,
         pending: Pending = list,
+        before: Sequence[Arrival] = (),
     ) -> TurnOutcome:
         """Raises what is neither a provider's failure nor a limit, with the history settled.
+
+        What came ``before`` the message is written first; with it, there may be no message.
 
         Cancelled, it settles the history, and the cancellation goes on. Messages that wait when the final reply comes
         stay with ``pending``: they begin the next turn.
@@ -87,7 +90,7 @@ class AgentLoop:
         turn = Turn(history=history, origin=origin, observer=observer, model=self._model.name)
         end, text, error = TurnEnd.FAILED, "", None
         try:
-            await turn.begin(message, author)
+            await turn.begin(message, author, before)
             end, text = await self._steps(turn, self._asking(turn, prompt), pending)
         except ProviderError as failure:
             error = failure

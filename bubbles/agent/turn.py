@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 
-from bubbles.agent.contract import TurnObserver
+from bubbles.agent.contract import Arrival, TurnObserver
 from bubbles.agent.usage import total
 from bubbles.bus import Origin
 from bubbles.providers.contract import NO_USAGE, AssistantMessage, ToolCall, ToolMessage, Usage, UserMessage
@@ -22,6 +22,7 @@ NOT_RUN = {
     TurnEnd.FAILED: "This call was not run: the turn broke off before it.",
 }
 NEW_MESSAGE = "This call was not run: a new message of the person came before it. Read it, then decide how to go on."
+NEW_NOTE = "This call was not run: a note of the program came before it. Read it, then make the call if it still helps."
 
 _log = logging.getLogger(__name__)
 
@@ -43,12 +44,15 @@ class Turn:
     running: str | None = field(default=None, init=False)
     """Id of the call that has begun and has no result yet."""
 
-    async def begin(self, message: UserMessage | None, author: Author) -> None:
+    async def begin(self, message: UserMessage | None, author: Author, before: Sequence[Arrival] = ()) -> None:
         units = self.history.units
         self.since = units[-1].seq + 1 if units else 0
+        for arrival in before:
+            await completed(self._hear(arrival))
         if message is not None:
             await self.history.add_user(message, author=author, origin=self.origin, turn=self.id)
-            self.since = self.history.units[-1].seq
+        if begun := self.history.units[len(units) :]:
+            self.since = begun[0].seq
 
     async def note(self, text: str) -> None:
         """For the model, of the program."""
@@ -79,21 +83,32 @@ class Turn:
             await self.answer(call, text)
 
     async def take_in(
-        self, messages: Sequence[UserMessage], *, after: Coroutine[None, None, None] | None = None
+        self, messages: Sequence[UserMessage | Arrival], *, after: Coroutine[None, None, None] | None = None
     ) -> None:
-        """What the person wrote meanwhile, each message by itself (B060); calls that have not begun give way.
+        """What came meanwhile, each message by itself (B060); calls that have not begun give way.
 
         Not to be cut by a cancellation: whoever had the messages has given them away. ``after`` is what must be written
         before them.
         """
         await completed(self._take_in(messages, after))
 
-    async def _take_in(self, messages: Sequence[UserMessage], after: Coroutine[None, None, None] | None) -> None:
+    async def _take_in(
+        self, messages: Sequence[UserMessage | Arrival], after: Coroutine[None, None, None] | None
+    ) -> None:
         if after is not None:
             await after
-        await self.answer_open(NEW_MESSAGE)
+        notes = all(isinstance(message, Arrival) for message in messages)
+        await self.answer_open(NEW_NOTE if notes else NEW_MESSAGE)
         for message in messages:
-            await self.history.add_user(message, author=Author.PERSON, origin=self.origin, turn=self.id)
+            if isinstance(message, Arrival):
+                await self._hear(message)
+            else:
+                await self.history.add_user(message, author=Author.PERSON, origin=self.origin, turn=self.id)
+
+    async def _hear(self, arrival: Arrival) -> None:
+        message = UserMessage(text=arrival.text)
+        await self.history.add_user(message, author=arrival.author, origin=self.origin, turn=self.id)
+        await arrival.written()
 
     async def close(self, end: TurnEnd) -> None:
         """Settle what is open and write how the turn ended. What hinders that goes to the log: the turn is over."""

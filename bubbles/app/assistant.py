@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bubbles.app.gate import ApproverFor, Gate, OnWarning, whole_gate
+from bubbles.app.servers import servers_of, tools_of
 from bubbles.app.workshop import Workshop
 from bubbles.config.schema import Settings
 
 if TYPE_CHECKING:
+    from bubbles.agent.subagents.tasks import BackgroundTasks
     from bubbles.bus import Origin
-    from bubbles.dispatch.contract import Send
-    from bubbles.dispatch.dispatcher import Dispatcher, ObserverFor
+    from bubbles.dispatch.contract import Policy, Send
+    from bubbles.dispatch.dispatcher import Dispatcher, KeyOf, ObserverFor
     from bubbles.dispatch.turns import Parts, Places, TurnRunner
     from bubbles.providers.contract import Provider
     from bubbles.providers.pool import ProviderPool
     from bubbles.sessions.contract import Folders
     from bubbles.sessions.session import Sessions
-    from bubbles.tools.contract import PlaceOf
+    from bubbles.tools.contract import PlaceOf, Tool, ToolSource
     from bubbles.tools.registry import Toolbox
 
 
@@ -34,6 +36,7 @@ class Assistant:
     sessions: Sessions
     settings: Settings
     turns: TurnRunner
+    tasks: BackgroundTasks
 
 
 @asynccontextmanager
@@ -48,78 +51,137 @@ async def assistant(
     provider: Provider | None = None,
     on_warning: OnWarning = lambda _: None,
     program: str = "bubbles agent",
+    goes_on: bool = True,
+    on_secret: Callable[[str], None] = lambda _: None,
 ) -> AsyncIterator[Assistant]:
     """The assistant at work; leaving it stops what runs and closes every sandbox.
 
     Messages for people go to ``send``, and turns are shown by ``observer_for``. ``project`` binds every session of this
     program to a directory (SESS-06); ``backend`` counts before what a session or the configuration says;
     ``provider`` for whatever the model's name would choose (the demo, tests). ``program`` is what another program is
-    told that finds a session in use.
+    told that finds a session in use. One that does not go on after a reply has no tasks in the background.
+    ``on_secret`` is told of each renewed token of a login before it is used: whoever keeps a log leaves it out.
     """
     # The core takes a moment to import: commands that only look at sandboxes or rules do without.
+    from bubbles.agent.subagents.shelf import TaskShelf
+    from bubbles.agent.subagents.tasks import BackgroundTasks
     from bubbles.dispatch.commands import SessionCommands
-    from bubbles.dispatch.contract import Policy
     from bubbles.dispatch.dispatcher import Dispatcher, Wiring
-    from bubbles.dispatch.slots import Slots, usual
+    from bubbles.dispatch.slots import Lanes, usual
     from bubbles.dispatch.turns import Places, TurnRunner
+    from bubbles.mcp.shown import described
     from bubbles.providers.pool import ProviderPool
     from bubbles.sessions.housekeeping import tended
-    from bubbles.sessions.key import key_of
+    from bubbles.sessions.session import Sessions
 
-    settings, channels = shop.settings, shop.settings.channels
-    slots = Slots(settings.agents.concurrency or usual(os.cpu_count()))
+    settings = shop.settings
+    lanes = Lanes(settings.agents.concurrency or usual(os.cpu_count()))
+    sessions = Sessions(settings.data_dir, program=program)
+    tasks = BackgroundTasks(settings.tools.tasks, TaskShelf(sessions.folders, program), lanes.held)
     places = Places(lambda folders, chosen: shop.session_place(folders, backend or chosen, project))
     async with (
-        whole_gate(shop, approver_for, on_warning, lambda origin: slots.away(origin.session_key)) as opened,
-        ProviderPool(settings, provider) as providers,
+        whole_gate(shop, approver_for, on_warning, lanes.away) as opened,
+        servers_of(shop, opened.sandboxes, places.of, opened.redactor.redact) as servers,
+        ProviderPool(settings, provider, _told(opened.redactor.learn, on_secret)) as providers,
         tended(settings.data_dir),
     ):
-        turns = TurnRunner(_parts(settings, opened, places, providers, program))
+        made = _Made(settings=settings, opened=opened, places=places, providers=providers, sessions=sessions)
+        beyond = tools_of(servers, opened, settings, places.of, places.choice_of, on_warning)
+        turns = TurnRunner(_parts(made, tasks, (*_more(made, tasks, goes_on),), beyond))
+        commands = SessionCommands(turns, opened.rules, lambda key: described(servers.infos(key)))
         wiring = Wiring(
-            key_of=lambda message: key_of(message, channels.session_mode, channels.identities),
+            key_of=_keys(settings),
             turns=turns,
-            commands=SessionCommands(turns, opened.rules),
+            commands=commands,
             answers=opened.broker,
             send=send,
             observer_for=observer_for,
-            policy=Policy(send_progress=channels.send_progress, send_tool_hints=channels.send_tool_hints),
+            policy=_policy(settings),
+            tasks=tasks,
         )
-        async with Dispatcher(wiring, slots) as dispatcher:
-            yield Assistant(dispatcher=dispatcher, sessions=turns.parts.sessions, settings=settings, turns=turns)
+        # Tasks end first: what they still have to say is said by turns.
+        async with Dispatcher(wiring, lanes.turns) as dispatcher, tasks.at_work(turns.assignment, dispatcher.deliver):
+            yield Assistant(dispatcher=dispatcher, sessions=sessions, settings=settings, turns=turns, tasks=tasks)
 
 
-def _parts(settings: Settings, opened: Gate, places: Places, providers: ProviderPool, program: str) -> Parts:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Made:
+    """What the parts of turns are put together from."""
+
+    settings: Settings
+    opened: Gate
+    places: Places
+    providers: ProviderPool
+    sessions: Sessions
+
+
+def _keys(settings: Settings) -> KeyOf:
+    from bubbles.sessions.key import key_of
+
+    channels = settings.channels
+    return lambda message: key_of(message, channels.session_mode, channels.identities)
+
+
+def _policy(settings: Settings) -> Policy:
+    from bubbles.dispatch.contract import Policy
+
+    channels = settings.channels
+    return Policy(send_progress=channels.send_progress, send_tool_hints=channels.send_tool_hints)
+
+
+def _told(*listeners: Callable[[str], None]) -> Callable[[str], None]:
+    def tell(secret: str) -> None:
+        for listen in listeners:
+            listen(secret)
+
+    return tell
+
+
+def _parts(made: _Made, tasks: BackgroundTasks, more: Iterable[Tool[Any]], beyond: ToolSource) -> Parts:
     from bubbles.dispatch.turns import Parts
-    from bubbles.sessions.session import Sessions
     from bubbles.tools.all import make_tools
 
-    redactor = opened.redactor
-    sessions = Sessions(settings.data_dir, program=program)
+    redactor, sessions = made.opened.redactor, made.sessions
 
     def toolbox(place_of: PlaceOf) -> Toolbox:
         def folders_of(origin: Origin) -> Folders:
             return sessions.folders(origin.session_key)
 
-        return make_tools(opened.controller, place_of, folders_of, settings, redactor.mask)
+        gate = made.opened.controller
+        return make_tools(gate, place_of, folders_of, made.settings, redactor.mask, more, (beyond,))
 
     return Parts(
-        settings=settings,
+        settings=made.settings,
         sessions=sessions,
-        controller=opened.controller,
-        places=places,
+        controller=made.opened.controller,
+        places=made.places,
         toolbox=toolbox,
-        choose=providers.choose,
-        warm=providers.warm,
-        provider=providers.of,
+        tasks=tasks,
+        choose=made.providers.choose,
+        warm=made.providers.warm,
+        provider=made.providers.of,
         redact=redactor.redact,
         mask=redactor.mask,
         known=known_values,
     )
 
 
+def _more(made: _Made, tasks: BackgroundTasks, goes_on: bool) -> Iterator[Tool[Any]]:
+    """Tools that reach beyond the desk. Those that need a gateway come with it."""
+    from bubbles.tools.people import FindPerson
+    from bubbles.tools.spawn import Background, Spawn
+    from bubbles.tools.web.all import web_tools
+
+    yield from web_tools(made.settings, made.opened.redactor.mask)
+    if goes_on and made.settings.tools.tasks.at_once:
+        yield Spawn(tasks)
+        yield Background(tasks)
+    yield FindPerson()
+
+
 def known_values() -> dict[str, tuple[str, ...]]:
     """What may be set by name for a session, where there is a written few."""
-    from bubbles.providers.registry import usable
+    from bubbles.providers.registry import names
     from sandbox_backends.registry import backend_names
 
-    return {"sandbox": tuple(backend_names()), "provider": usable()}
+    return {"sandbox": tuple(backend_names()), "provider": names()}

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bubbles.app.workshop import ONCE, Workshop
+from bubbles.config.schema import Settings
 from bubbles.config.secrets import secrets_of
 from sandbox_backends.owner import owner_alive
 
@@ -69,12 +70,11 @@ async def whole_gate(
     from bubbles.controller.consent import Consent
     from bubbles.controller.controller import Controller
     from bubbles.controller.policy.contract import Mode
-    from bubbles.controller.redaction import Redactor
     from bubbles.controller.rulefiles import RuleShelf, rule_layers
     from bubbles.controller.timeline.writing import Timeline
 
     settings = shop.settings
-    redactor = Redactor.of_environment(settings.host_env, secrets_of(settings))
+    redactor = await asyncio.to_thread(owners_redactor, settings)
     mode = Mode(settings.tools.approvals.mode)
     timeline = Timeline(settings.data_dir, redactor, owner=shop.owner.id)
     await timeline.close_lost(lambda owner: owner_alive(settings.data_dir, owner))
@@ -99,3 +99,11 @@ async def whole_gate(
         yield Gate(
             controller=controller, calls=calls, sandboxes=sandboxes, broker=broker, rules=rules, redactor=redactor
         )
+
+
+def owners_redactor(settings: Settings) -> Redactor:
+    """Knows the owner's keys: of the settings and of the environment, and tokens of logins. Blocks on the disk."""
+    from bubbles.controller.redaction import Redactor
+    from bubbles.providers.logins.store import known_secrets
+
+    return Redactor.of_environment(settings.host_env, (*secrets_of(settings), *known_secrets(settings.data_dir)))

@@ -13,12 +13,14 @@ if TYPE_CHECKING:
 
 SUMMARIES = {
     "agent": "Talk to the assistant in this terminal, or give it one message.",
-    "onboard": "Make the configuration and the folders.",
+    "onboard": "Find a model, try it, and set Bubbles up.",
     "status": "Show the configuration, the model, the sandbox and the rules.",
+    "provider": "Log in to model providers, and keep their keys.",
     "demo": "Let a scripted model do a small task in a sandbox.",
     "sync-skills": "Bring new and changed skills to every session.",
     "sandbox": "Run commands in a sandbox; no model and no key needed.",
     "rules": "See what would become of a command, and the rules in force.",
+    "mcp": "Offer the tools to other agents, and see the MCP servers in use.",
     "timeline": "Show what was allowed, declined, asked about and run.",
 }
 """Each is one line of a terminal. The module of a name has a function, or a group ``app``, of that name."""

@@ -12,6 +12,6 @@ def backends(incomplete: str) -> list[str]:
 
 def providers(incomplete: str) -> list[str]:
     """Of those that can be chosen today."""
-    from bubbles.providers.registry import usable
+    from bubbles.providers.registry import names
 
-    return [name for name in usable() if name.startswith(incomplete)]
+    return [name for name in names() if name.startswith(incomplete)]

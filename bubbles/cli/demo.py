@@ -180,6 +180,7 @@ async def _play(shop: Workshop, project: Path, backend: str, stage: Stage) -> No
         backend=backend,
         provider=ScriptedProvider(_script()),
         on_warning=complain,
+        goes_on=False,
     ) as bubbles:
         address = Address(channel="cli", chat_id="demo")
         await bubbles.dispatcher.deliver(InboundMessage(address=address, sender="demo", text=TASK, session_key="demo"))

@@ -19,6 +19,7 @@ from bubbles.cli.chat.text import shown
 
 if TYPE_CHECKING:
     from bubbles.config.schema import Settings
+    from bubbles.controller.redaction import Redactor
 
 FILE = Path("logs", "bubbles.log")
 MAX_BYTES = 1_000_000
@@ -43,6 +44,8 @@ class Log:
     """Of the file. It is made when there is something to log."""
     write: Callable[[str], None]
     """Takes lines for the person, from any thread."""
+    learn: Callable[[str], None] = lambda _: None
+    """Told of a secret that came up meanwhile, such as a renewed token: no later line has it."""
 
 
 def to_stderr(text: str) -> None:
@@ -56,13 +59,15 @@ def logging_for(settings: Settings, level: int | None) -> Iterator[Log]:
     """Log while the context lasts: warnings and what broke to the file, from ``level`` on to the person."""
 
     @functools.cache
+    def redactor() -> Redactor:
+        from bubbles.app.gate import owners_redactor
+
+        return owners_redactor(settings)
+
     def redact() -> Redact:
-        from bubbles.config.secrets import secrets_of
-        from bubbles.controller.redaction import Redactor
+        return redactor().redact
 
-        return Redactor.of_environment(settings.host_env, secrets_of(settings)).redact
-
-    log = Log(settings.data_dir / FILE, to_stderr)
+    log = Log(settings.data_dir / FILE, to_stderr, lambda secret: redactor().learn(secret))
     ours, everything = logging.getLogger("bubbles"), logging.getLogger()
     before = ours.level
     kept = _LogFile(log.path, redact)

@@ -17,6 +17,7 @@ from bubbles.cli.wishes import Wishes, changes_of, meant
 from bubbles.errors import ConfigError
 
 if TYPE_CHECKING:
+    from bubbles.config.edit import Change
     from bubbles.config.load import Places
     from bubbles.config.schema import FileSettings
     from bubbles.config.setup import SetUp
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 QUESTION = "is there already. [k]eep it, or [r]eset to a fresh one (this one is copied aside first)? [K/r] "
 EXAMPLE = (
     "Say which model to use, and which environment variable holds the key to it, such as: "
-    "bubbles onboard --model anthropic/claude-sonnet-4-5 --api-key-env ANTHROPIC_API_KEY"
+    "bubbles onboard --model anthropic/claude-sonnet-5-5 --api-key-env ANTHROPIC_API_KEY"
 )
 TALK = "Talk to your assistant: bubbles agent"
 
@@ -51,7 +52,7 @@ Sandbox = Annotated[
 
 def onboard(
     model: Annotated[
-        str | None, typer.Option("--model", metavar="M", help="The model, such as anthropic/claude-sonnet-4-5.")
+        str | None, typer.Option("--model", metavar="M", help="The model, such as anthropic/claude-sonnet-5-5.")
     ] = None,
     provider: Provider = None,
     api_key_env: Annotated[
@@ -76,7 +77,11 @@ def onboard(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing: keep what is there.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
 ) -> int:
-    """Make the configuration and the folders. Sessions are never touched, and a second run changes nothing."""
+    """Make the configuration and the folders. Sessions are never touched, and a second run changes nothing.
+
+    At a terminal, and with no flag that decides, it first looks for keys in the environment and for models on this
+    machine, sends one request to the one that you choose, and tries the sandboxes. Off a terminal nothing is asked.
+    """
     from bubbles.config.load import find_places
     from bubbles.config.setup import set_up
 
@@ -86,16 +91,56 @@ def onboard(
     places = find_places()
     held = None if reset else _held(places)
     changes = changes_of(wishes, held)
-    if os.path.lexists(places.config) and not (refresh or reset or yes or as_json or changes):
+    decided = bool(refresh or reset or yes or as_json or changes)
+    if os.path.lexists(places.config) and not decided:
         reset = _asked_to_reset(places)
+    talked = not decided and _has_a_person()
+    if talked:
+        changes, wishes = _talked(places, None if reset else held, reset)
     done = set_up(places, changes, reset=reset, now=datetime.now().astimezone())
     warnings = [*done.warnings, *_warnings(places, done)]
     problem, steps = _next_steps(places, wishes)
+    if talked:
+        steps = _afterwards(places, wishes, steps)
     if as_json:
         _print_json(places, done, warnings, problem, steps)
     else:
         _show(places, done, warnings, steps)
     return 0
+
+
+def _has_a_person() -> bool:
+    """Whether all three are a terminal: with stderr elsewhere half of the conversation would be missing."""
+    streams = (sys.stdin, sys.stdout, sys.stderr)
+    return all(stream is not None and stream.isatty() for stream in streams)
+
+
+def _talked(places: Places, held: FileSettings | None, reset: bool) -> tuple[list[Change], Wishes]:
+    """What the person at the terminal agreed to. Raises typer.Abort, with nothing written."""
+    from bubbles.cli.setup.asking import heading
+    from bubbles.cli.setup.conversation import Conversation
+    from bubbles.cli.setup.writing import changes_for, program
+
+    called = program(places.environment)
+    try:
+        agreed = Conversation(places=places, held=held, fresh=reset, program=called).hold()
+    except ConfigError:  # such as an odd variable: it is told of below, as it is without a conversation
+        return [], Wishes()
+    heading("Set up")
+    variable = agreed.offer.variable if agreed.offer is not None else None
+    return changes_for(agreed, held), Wishes(api_key_env=variable, sandbox=agreed.sandbox)
+
+
+def _afterwards(places: Places, wishes: Wishes, steps: list[str]) -> list[str]:
+    """The steps for somebody who was asked: Bubbles as they call it, and where the key has to be."""
+    from bubbles.cli.setup.writing import program
+
+    called = program(places.environment)
+    steps = [step.replace("bubbles ", f"{called} ") for step in steps]
+    if wishes.api_key_env is None:
+        return steps
+    said = f"Set {wishes.api_key_env} wherever Bubbles is started, in your shell's profile for one: the key itself is"
+    return [f"{said} written nowhere.", *steps]
 
 
 def _held(places: Places) -> FileSettings | None:
@@ -193,6 +238,7 @@ def _warnings(places: Places, done: SetUp) -> list[str]:
 
 def _next_steps(places: Places, wishes: Wishes) -> tuple[str | None, list[str]]:
     """Why no turn could run now, if so; and what is left to do, in plain words, beginning with what mends that."""
+    from bubbles.cli.setup.looking import missing_login
     from bubbles.config.load import load_settings
     from bubbles.providers.select import choose
 
@@ -209,6 +255,9 @@ def _next_steps(places: Places, wishes: Wishes) -> tuple[str | None, list[str]]:
         steps.append(EXAMPLE if settings.agents.defaults.model is None else problem)
     else:
         steps += _of_another(choice)
+        if said := missing_login(settings, choice.provider):
+            problem = said
+            steps.append(said)
         if wishes.api_key_env is not None and not places.environment.get(wishes.api_key_env):
             steps.append(f"Put the key into the environment variable {wishes.api_key_env}, where Bubbles is started.")
     if said := no_boundary(settings, wishes.sandbox, mend=BY_ONBOARD):

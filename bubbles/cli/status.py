@@ -67,6 +67,7 @@ def _as_json(settings: Settings, loaded: LoadedRules) -> dict[str, Any]:
             "warning": no_boundary(settings, mend=BY_ONBOARD),
         },
         "approvals": {"mode": tools.approvals.mode, "timeout_s": tools.approvals.timeout_s},
+        "mcp_servers": mcp_servers(settings),
         "rules": {
             "loaded_at": loaded.loaded_at.isoformat(timespec="seconds"),
             "layers": [
@@ -94,10 +95,11 @@ def _show(settings: Settings, loaded: LoadedRules) -> None:
     differing, faults = differences(settings)
     _warn([*settings.warnings, *_faults(settings), *faults])
     model = _model(settings)
-    if model["problem"] is None:
-        _line("model", f"{model['model']} by {model['provider']}", model["reason"])
-    else:
+    if model["model"] is None:
         _line("model", "none", model["problem"])
+    else:
+        _line("model", f"{model['model']} by {model['provider']}", model["reason"])
+        _warn([model["problem"]] if model["problem"] else ())
     _line("providers", ", ".join(configured(settings)) or "none configured")
     network = tools.sandbox.network or "the backend's own default"
     weak = no_boundary(settings, mend=BY_ONBOARD)
@@ -105,6 +107,7 @@ def _show(settings: Settings, loaded: LoadedRules) -> None:
     _line("sandbox", f"{tools.sandbox.backend}, network: {network}", holds)
     _warn([weak] if weak else ())
     _line("approvals", f"{tools.approvals.mode}, {tools.approvals.timeout_s:g} s to answer")
+    _show_servers(settings)
     _line("rules", f"loaded {loaded.loaded_at.astimezone():%Y-%m-%d %H:%M:%S}", "the first layer is the strongest")
     rows = [
         (f"  {layer.layer}", str(layer.count), str(len(layer.files)), str(len(layer.warnings)), layer.path)
@@ -118,6 +121,7 @@ def _show(settings: Settings, loaded: LoadedRules) -> None:
 
 def _model(settings: Settings) -> dict[str, str | None]:
     """Which model answers, by which provider, and why that one (PROV-02)."""
+    from bubbles.cli.setup.looking import missing_login
     from bubbles.errors import ConfigError
     from bubbles.providers.select import choose
 
@@ -125,7 +129,8 @@ def _model(settings: Settings) -> dict[str, str | None]:
         choice = choose(settings)
     except ConfigError as error:
         return {"model": None, "provider": None, "reason": None, "problem": str(error)}
-    return {"model": choice.model, "provider": choice.provider, "reason": choice.reason, "problem": None}
+    problem = missing_login(settings, choice.provider)
+    return {"model": choice.model, "provider": choice.provider, "reason": choice.reason, "problem": problem}
 
 
 def configured(settings: Settings) -> list[str]:
@@ -133,6 +138,27 @@ def configured(settings: Settings) -> list[str]:
     from bubbles.providers import select
 
     return [entry.name for entry in select.configured(settings)]
+
+
+def mcp_servers(settings: Settings) -> list[dict[str, Any]]:
+    """What was last seen of each; none is started."""
+    if not settings.tools.mcp_servers:
+        return []
+    from bubbles.mcp.shelf import last_seen
+    from bubbles.mcp.shown import as_json
+
+    return [as_json(info) for info in last_seen(settings.data_dir, settings.tools.mcp_servers)]
+
+
+def _show_servers(settings: Settings) -> None:
+    if not settings.tools.mcp_servers:
+        return
+    from bubbles.mcp.shelf import last_seen
+    from bubbles.mcp.shown import problem_of, remembered
+
+    for info in last_seen(settings.data_dir, settings.tools.mcp_servers):
+        _line("mcp server", f"{info.name} ({info.kind}): {remembered(info)}")
+        _warn([problem_of(info)] if info.problem else ())
 
 
 def differences(settings: Settings) -> tuple[dict[str, dict[str, str]], list[str]]:

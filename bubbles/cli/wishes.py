@@ -40,14 +40,13 @@ def changes_of(wishes: Wishes, held: FileSettings | None) -> list[Change]:
     if wishes.model is not None:
         if not wishes.model.strip().isprintable() or not wishes.model.strip():
             raise typer.BadParameter(f"--model {wishes.model!r} is no name of a model: give one such as openai/gpt-5")
-        _refuse_login(meant(wishes.model) if wishes.provider is None else None)
         found.append(Change(names=(*defaults, "model"), value=wishes.model.strip()))
     if wishes.provider is not None:
         found.append(Change(names=(*defaults, "provider"), value=_provider_named(wishes.provider)))
     if wishes.api_key_env is not None:
         if looks_secret(wishes.api_key_env) or not NAME.fullmatch(wishes.api_key_env):
             raise typer.BadParameter("--api-key-env takes the name of an environment variable, such as OPENAI_API_KEY")
-        names = ("providers", _provider(wishes, held, "--api-key-env"), "api_key")
+        names = ("providers", _with_key(_provider(wishes, held, "--api-key-env")), "api_key")
         found.append(Change(names=names, value=f"${{{wishes.api_key_env}}}"))
     if wishes.base_url is not None:
         found.append(Change(names=("providers", _provider(wishes, held, "--base-url"), "base_url"), value=_url(wishes)))
@@ -57,18 +56,22 @@ def changes_of(wishes: Wishes, held: FileSettings | None) -> list[Change]:
 
 
 def _provider_named(name: str) -> str:
-    from bubbles.providers.registry import REGISTRY, spelled, usable
+    from bubbles.providers.registry import REGISTRY, names, spelled
 
     entry = REGISTRY.get(spelled(name))
     if entry is None:
-        raise typer.BadParameter(f"--provider {name!r} is not known: take one of {', '.join(usable())}")
-    _refuse_login(entry)
+        raise typer.BadParameter(f"--provider {name!r} is not known: take one of {', '.join(names())}")
     return entry.name
 
 
-def _refuse_login(entry: Entry | None) -> None:
-    if entry is not None and entry.to_come is not None:
-        raise typer.BadParameter(entry.to_come)
+def _with_key(name: str) -> str:
+    from bubbles.providers.registry import REGISTRY, Kind
+
+    if REGISTRY[name].kind is Kind.LOGIN:
+        raise typer.BadParameter(
+            f"--api-key-env is not for {name}, which has no key: run 'bubbles provider login {name}'"
+        )
+    return name
 
 
 def meant(model: str) -> Entry | None:
@@ -100,10 +103,10 @@ def _misspelt(model: str) -> str | None:
     import difflib
 
     from bubbles.config.care import shown_name
-    from bubbles.providers.registry import spelled, usable
+    from bubbles.providers.registry import names, spelled
 
     prefix, slash, _ = model.strip().partition("/")
-    close = difflib.get_close_matches(spelled(prefix)[:MAX_COMPARED], usable(), n=1) if slash else None
+    close = difflib.get_close_matches(spelled(prefix)[:MAX_COMPARED], names(), n=1) if slash else None
     return f"{shown_name(prefix)} is no provider; did you mean {close[0]}?" if close else None
 
 

@@ -212,7 +212,7 @@ class ToolSettings(Section):
 
 class AgentDefaults(Section):
     model: Text | None = None
-    """Such as ``anthropic/claude-sonnet-4-5``, or a name that a provider knows."""
+    """Such as ``anthropic/claude-sonnet-5-5``, or a name that a provider knows."""
     provider: Text | None = None
     """A name of SPEC 6.2. Unset: the model's prefix or a keyword in it chooses (PROV-02)."""
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None

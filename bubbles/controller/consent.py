@@ -53,6 +53,7 @@ class Consent:
             directory=subject.cwd,
             sandbox=subject.backend,
             network=network,
+            task=subject.origin.task,
         )
         await self._timeline.requested(subject, card.id, self._broker.timeout_s)
         try:

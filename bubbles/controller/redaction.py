@@ -10,6 +10,7 @@ Time is linear in the text: every repetition is bounded, or ends where the next 
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 
@@ -18,6 +19,8 @@ MIN_SECRET = 6
 """Characters. What is shorter is a switch, not a key."""
 MAX_HEAD = 64
 """Characters of a longer secret that are looked for; what follows them up to a blank goes with them."""
+MAX_LEARNT = 64
+"""Secrets that came up while the program runs, such as renewed tokens; the oldest are forgotten, being spent."""
 MIN_LINE = 16
 """Characters of a line of a secret of several lines (a private key) that is looked for by itself."""
 
@@ -128,8 +131,11 @@ class Redactor:
         """``secrets`` are values that must never be kept; those shorter than ``MIN_SECRET`` are not looked for."""
         known = sorted({piece for secret in secrets for piece in _pieces(secret)}, key=len, reverse=True)
         # A pattern as long as a key file takes seconds to be made, and longer to be tried: its beginning will do.
-        heads = dict.fromkeys(_unquoted(piece)[:MAX_HEAD] for piece in known)
+        heads = dict.fromkeys(map(_head, known))
         self._known = re.compile("|".join(map(_however_quoted, heads))) if heads else None
+        self._heads = frozenset(heads)
+        self._learnt: dict[str, re.Pattern[str]] = {}
+        self._learning = threading.Lock()
 
     @classmethod
     def of_environment(cls, host_env: Mapping[str, str], more: Iterable[str] = ()) -> Redactor:
@@ -138,9 +144,23 @@ class Redactor:
         """
         return cls(chain((secret for name, value in host_env.items() for secret in _secrets(name, value)), more))
 
+    def learn(self, secret: str) -> None:
+        """Look for this one too from now on. Any thread may call it, while others redact."""
+        heads = [head for head in map(_head, _pieces(secret)) if head not in self._heads]
+        patterns = {head: re.compile(_however_quoted(head)) for head in heads}
+        with self._learning:
+            kept = {head: pattern for head, pattern in self._learnt.items() if head not in patterns} | patterns
+            while len(kept) > MAX_LEARNT:
+                del kept[next(iter(kept))]
+            self._learnt = kept  # another one: who is at a text goes on with what there was
+
     def mask(self, text: str) -> str:
         """Only the secrets that are known: what merely looks like one stays, for the text is worked with."""
-        return text if self._known is None else self._known.sub(REDACTED, text)
+        if self._known is not None:
+            text = self._known.sub(REDACTED, text)
+        for pattern in self._learnt.values():
+            text = pattern.sub(REDACTED, text)
+        return text
 
     def redact(self, text: str) -> str:
         text = self.mask(text)
@@ -168,6 +188,10 @@ def _pieces(secret: str) -> list[str]:
     lines = [line.strip() for line in whole.splitlines()]
     found = [whole, *(line for line in lines if len(line) >= MIN_LINE)] if len(lines) > 1 else [whole]
     return [piece for piece in found if len(_unquoted(piece)) >= MIN_SECRET]
+
+
+def _head(secret: str) -> str:
+    return _unquoted(secret)[:MAX_HEAD]
 
 
 def _unquoted(text: str) -> str:

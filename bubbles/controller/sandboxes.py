@@ -103,16 +103,17 @@ class Sandboxes:
         await self._tasks.__aexit__(None, None, None)
 
     @asynccontextmanager
-    async def use(self, backend: str, spec: SandboxSpec) -> AsyncIterator[Lease]:
+    async def use(self, backend: str, spec: SandboxSpec, *, tell_reset: bool = True) -> AsyncIterator[Lease]:
         """The sandbox of ``spec.session``, open; whatever ``backend.open`` raises is raised here and not retried, an
         OSError as BackendUnavailableError.
 
-        One that was opened for another demand is closed first, under whoever still uses it.
+        One that was opened for another demand is closed first, under whoever still uses it. Without ``tell_reset`` a
+        reset is left for the next one to tell: the caller does not speak with the model.
         """
         kept = await self._obtain((backend, spec))
         with self._in_use(kept):
             session = await asyncio.shield(kept.ready)
-            yield Lease(session=session, reset=self._resets.pop(spec.session, None))
+            yield Lease(session=session, reset=self._resets.pop(spec.session, None) if tell_reset else None)
 
     def open_ahead(
         self, backend: str, spec: SandboxSpec, on_failure: Callable[[SandboxError], None] = lambda _: None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from bubbles.bus import Origin
@@ -16,6 +16,8 @@ from bubbles.dispatch.turns import CONFIG, Setup, TurnRunner
 from bubbles.errors import BubblesError, ConfigError
 from bubbles.providers.contract import ToolCall
 from bubbles.tools.contract import ToolResult
+from bubbles.tools.services import TaskInfo, TaskState
+from bubbles.tools.spawn import told
 
 HELP = {
     "/config": "show what this session sets for itself",
@@ -23,7 +25,8 @@ HELP = {
     "/prompt": "print the system prompt exactly as it is sent",
     "/compact": "summarise the older part of this conversation",
     "/status": "show what is in force here",
-    "/stop": "stop what runs",
+    "/stop": "stop what runs; tasks in the background go on",
+    "/stop ID": "stop one of them; 'all' stops everything",
     "/help": "show this",
 }
 AT_TERMINAL = {
@@ -31,6 +34,8 @@ AT_TERMINAL = {
     "exit": "leave (Ctrl-D too)",
 }
 """Commands of the terminal itself, which answers them."""
+MAX_ENDED = 5
+"""Tasks that ended which /status shows."""
 NAMES = tuple(dict.fromkeys(usage.split()[0] for usage in HELP))
 
 
@@ -52,9 +57,13 @@ class _Heard:
 class SessionCommands:
     """The dispatcher's ``Commands``. ``rules`` loads the rules of a session; it reads files."""
 
-    def __init__(self, turns: TurnRunner, rules: Callable[[str], LoadedRules]) -> None:
+    def __init__(
+        self, turns: TurnRunner, rules: Callable[[str], LoadedRules], servers: Callable[[str], list[str]] = lambda _: []
+    ) -> None:
+        """``servers``: of a session, a line for each MCP server."""
         self._turns = turns
         self._rules = rules
+        self._servers = servers
 
     def known(self, text: str) -> bool:
         return text.split(maxsplit=1)[:1] in ([name] for name in NAMES)
@@ -130,8 +139,21 @@ class SessionCommands:
             ("sandbox", f"{place.backend}, network: {place.network}, in {place.spec.cwd}"),
             ("differs", ", ".join(_differing(setup.own)) or "in nothing from the defaults"),
             ("rules", ", ".join(f"{layer.layer}: {layer.count}" for layer in reversed(loaded.layers))),
+            *_beside("tasks", [told(task) for task in _shown(await self._turns.parts.tasks.of(origin.session_key))]),
+            *_beside("servers", self._servers(origin.session_key)),
         ]
         return "\n".join(f"{label:<9}{text}" for label, text in lines)
+
+
+def _beside(label: str, lines: Sequence[str]) -> list[tuple[str, str]]:
+    """The label stands beside the first line only."""
+    return [(label if number == 0 else "", line) for number, line in enumerate(lines)]
+
+
+def _shown(tasks: Sequence[TaskInfo]) -> list[TaskInfo]:
+    """Those that run, and the last few that ended."""
+    ended = [task for task in tasks if task.state is not TaskState.RUNNING][-MAX_ENDED:]
+    return [task for task in tasks if task.state is TaskState.RUNNING or task in ended]
 
 
 def _overruled(setup: Setup) -> str:

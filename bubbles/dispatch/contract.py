@@ -10,12 +10,12 @@ from bubbles.agent.contract import TurnObserver, TurnOutcome
 from bubbles.bus import InboundMessage, Origin, OutboundMessage
 from bubbles.controller.approvals.contract import Heard
 from bubbles.errors import BubblesError
-from bubbles.providers.contract import UserMessage
+from bubbles.tools.services import TaskInfo
 
 Send = Callable[[OutboundMessage], Awaitable[None]]
 """To the channel of the message's address."""
-Pending = Callable[[], list[UserMessage]]
-"""Takes what was written to the session since the turn began (CORE-06)."""
+Pending = Callable[[], list[InboundMessage]]
+"""Takes what came to the session since the turn began and belongs to it (CORE-06)."""
 
 
 class CommandError(BubblesError):
@@ -29,8 +29,10 @@ class Turns(Protocol):
 
     async def run(
         self, message: InboundMessage, origin: Origin, observer: TurnObserver, pending: Pending
-    ) -> TurnOutcome:
-        """One turn of the origin's session. Raises BubblesError, or whatever broke."""
+    ) -> TurnOutcome | None:
+        """One turn of the origin's session. Raises BubblesError, or whatever broke. None: nothing was to be done, since
+        an earlier turn has had the report that the message stands for.
+        """
         ...
 
 
@@ -57,6 +59,35 @@ class Commands(Protocol):
     async def run(self, text: str, origin: Origin) -> str:
         """What to tell the person. Raises BubblesError with a sentence for them."""
         ...
+
+
+class RunningTasks(Protocol):
+    """Tasks in the background, as far as the dispatcher has to do with them (TOOL-05)."""
+
+    def running(self, session_key: str) -> tuple[TaskInfo, ...]: ...
+    async def stop(self, session_key: str, task: str) -> bool:
+        """Whether it ran, and now ends."""
+        ...
+
+    def due(self, session_key: str, task: str) -> bool:
+        """Whether its report has not been given to a turn yet."""
+        ...
+
+
+class NoTasks:
+    """``RunningTasks`` of a program that has none."""
+
+    def running(self, session_key: str) -> tuple[TaskInfo, ...]:
+        del session_key
+        return ()
+
+    async def stop(self, session_key: str, task: str) -> bool:
+        del session_key, task
+        return False
+
+    def due(self, session_key: str, task: str) -> bool:
+        del session_key, task
+        return False
 
 
 class Answers(Protocol):

@@ -15,12 +15,22 @@ from typing import Self
 from bubbles.agent.contract import TurnObserver, TurnOutcome
 from bubbles.bus import Address, InboundMessage, Kind, Origin, OutboundMessage, Trigger
 from bubbles.controller.places import SandboxError
-from bubbles.dispatch.contract import Answers, CommandError, Commands, OutcomeObserver, Pending, Policy, Send, Turns
-from bubbles.dispatch.notices import CLI, Notices, of_failure, of_provider
+from bubbles.dispatch.contract import (
+    Answers,
+    CommandError,
+    Commands,
+    NoTasks,
+    OutcomeObserver,
+    Pending,
+    Policy,
+    RunningTasks,
+    Send,
+    Turns,
+)
+from bubbles.dispatch.notices import CLI, Notices, going_on, of_failure, of_provider
 from bubbles.dispatch.observers import ChannelObserver
 from bubbles.dispatch.slots import Slots
 from bubbles.errors import BubblesError
-from bubbles.providers.contract import UserMessage
 from bubbles.sessions.contract import TurnEnd
 
 MAX_WAITING = 50
@@ -30,6 +40,7 @@ FULL = f"{MAX_WAITING} messages wait here already: this one was not taken. Send 
 STOPPED = "Stopped."
 NOTHING_RUNS = "Nothing runs here."
 STOP = "/stop"
+EVERYTHING = "all"
 LAST_WORDS_S = 2.0
 """How long leaving waits for what is still to be sent."""
 
@@ -51,6 +62,7 @@ class Wiring:
     send: Send
     observer_for: ObserverFor = lambda _: None
     policy: Policy = field(default_factory=Policy)
+    tasks: RunningTasks = field(default_factory=NoTasks)
 
 
 @dataclass(slots=True, eq=False)
@@ -110,6 +122,9 @@ class Dispatcher:
     async def deliver(self, message: InboundMessage) -> None:
         """Take a message: an answer to a card, a slash command, or what the model gets. Returns once it is taken."""
         origin = self._origin(message)
+        if message.task:
+            await self._report(message, origin)
+            return
         heard = self._wiring.answers.answer(message.text, origin=origin, reply_to=message.reply_to)
         if heard is not None:
             await self._say(origin, Kind.NOTICE, heard.say)
@@ -117,12 +132,11 @@ class Dispatcher:
                 await self._end(origin)  # there is no turn whose end would be told
             return
         text = message.text.strip()
-        if text == STOP and origin.trigger is Trigger.USER:
-            if self.stop(origin.session_key):
-                await self._say(origin, Kind.NOTICE, STOPPED)
-            else:
-                await self._say(origin, Kind.NOTICE, NOTHING_RUNS)
-                await self._end(origin)
+        if text.split(maxsplit=1)[:1] == [STOP] and origin.trigger is Trigger.USER:
+            said, failed = await self._stopped(text.removeprefix(STOP).strip(), origin.session_key)
+            await self._say(origin, Kind.NOTICE, said, failed=failed)
+            if origin.session_key not in self._workers:
+                await self._end(origin)  # else that of the turn follows
         elif self._is_command(message) and not self._wiring.commands.waits(text):
             await self._command(text, origin)
             await self._end(origin)
@@ -138,6 +152,28 @@ class Dispatcher:
             return True
         worker.stopped = bool(worker.waiting)
         return worker.stopped
+
+    async def _stopped(self, which: str, session_key: str) -> tuple[str, bool]:
+        """What is said to ``/stop WHICH``, and whether it could not be done."""
+        tasks, running = self._wiring.tasks, self._wiring.tasks.running(session_key)
+        if which and which != EVERYTHING:
+            if await tasks.stop(session_key, which):
+                return f"Task {which} is stopped.", False
+            return f"No task {which[:20]!r} runs here. {going_on(running)}".strip(), True
+        stopped = self.stop(session_key)
+        if which:
+            ended = [task.id for task in running if await tasks.stop(session_key, task.id)]
+            also = f" So {'is task' if len(ended) == 1 else 'are tasks'} {', '.join(ended)}." if ended else ""
+            return f"{STOPPED if stopped or ended else NOTHING_RUNS}{also}", False
+        return f"{STOPPED if stopped else NOTHING_RUNS} {going_on(running)}".strip(), False
+
+    async def _report(self, message: InboundMessage, origin: Origin) -> None:
+        """A task has ended. Its report goes into the turn that runs, or begins one; where too much waits, the session's
+        next turn has it.
+        """
+        if origin.address.channel == CLI and origin.trigger.by_person:
+            await self._say(origin, Kind.TASK, message.text)
+        self._take(message, origin)
 
     def _is_command(self, message: InboundMessage) -> bool:
         """Only for who may use the assistant: a job's text, or a bystander's, sets nothing and shows nothing."""
@@ -172,6 +208,8 @@ class Dispatcher:
                 message, origin = worker.waiting.popleft()
                 if worker.stopped:
                     worker.stopped = False
+                elif message.task and not self._wiring.tasks.due(origin.session_key, message.task):
+                    continue  # another turn has had it
                 else:
                     worker.turn = self._tasks.create_task(self._handle(message, origin, worker))
                     await asyncio.wait({worker.turn})
@@ -204,8 +242,9 @@ class Dispatcher:
             if self._notices.wanted(origin):
                 await self._say(origin, Kind.NOTICE, of_failure(error, origin))
             return
-        _end_of(observer, outcome)
-        await self._tell(outcome, origin)
+        if outcome is not None:
+            _end_of(observer, outcome)
+            await self._tell(outcome, origin)
 
     async def _tell(self, outcome: TurnOutcome, origin: Origin) -> None:
         if outcome.error is not None:
@@ -262,13 +301,22 @@ def _pending(worker: _Worker, commands: Commands, origin: Origin) -> Pending:
     So it takes none of another chat: where several chats are one session, each is answered where it was written.
     """
 
-    def take() -> list[UserMessage]:
+    def take() -> list[InboundMessage]:
         taken = []
         while worker.waiting and not commands.known(worker.waiting[0][0].text.strip()):
-            waiting = worker.waiting[0][1]
-            if not waiting.trigger is origin.trigger is Trigger.USER or waiting.address != origin.address:
-                break  # a job's message is a turn of its own, and so is what a person writes while a job is done
-            taken.append(UserMessage(text=worker.waiting.popleft()[0].text))
+            message, whose = worker.waiting[0]
+            if whose.address != origin.address or not _together(message, origin):
+                break
+            taken.append(worker.waiting.popleft()[0])
         return taken
 
     return take
+
+
+def _together(message: InboundMessage, origin: Origin) -> bool:
+    """Whether a running turn takes the message in. A job's is a turn of its own, and so is what a person writes while a
+    job is done; the report of a task belongs to the turns of whoever had it begun.
+    """
+    if origin.trigger.by_person:
+        return message.trigger.by_person
+    return bool(message.task) and message.trigger is origin.trigger

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from bubbles.bus import Origin, Trigger
+from bubbles.bus import Origin
 from bubbles.controller.places import SandboxError
 from bubbles.errors import BubblesError
 from bubbles.providers.contract import Category, ProviderError
 from bubbles.sessions.contract import SessionBusyError
+from bubbles.tools.services import TaskInfo
 
 CLI = "cli"
 QUIET_S = 60.0
@@ -20,7 +21,7 @@ MEND = {
     Category.RATE_LIMIT: "Wait a little and try again.",
     Category.UNAVAILABLE: "Wait a little and try again.",
     Category.CONTEXT_TOO_LONG: "Send less at once, or begin a new session.",
-    Category.AUTHENTICATION: "Look at the API key.",
+    Category.AUTHENTICATION: "Look at the API key, or at the login.",
     Category.REJECTED: "Put it differently, or look at the model's name.",
 }
 
@@ -30,6 +31,8 @@ USED_UP = "The quota, or the credit, is used up: look at the account with the pr
 
 def of_provider(error: ProviderError, origin: Origin) -> str:
     tries = "once" if error.attempts == 1 else f"{error.attempts} times"
+    if error.mend and origin.address.channel == CLI:
+        return f"The model gave no answer: {error.category} (tried {tries}). {error.mend}"
     if error.resets:
         mend = f"It is available again {error.resets}."
     elif error.category is Category.RATE_LIMIT and not error.retryable:
@@ -49,6 +52,15 @@ def of_failure(error: BaseException, origin: Origin) -> str:
     return BUSY if isinstance(error, SessionBusyError) else BROKEN
 
 
+def going_on(tasks: Sequence[TaskInfo]) -> str:
+    """What still runs in the background, and how it is ended; empty for nothing."""
+    if not tasks:
+        return ""
+    named = ", ".join(f"{task.id} ({task.label})" for task in tasks)
+    ways = f"/stop {tasks[0].id} ends it" if len(tasks) == 1 else "/stop ID ends one of them, /stop all all"
+    return f"In the background {'goes' if len(tasks) == 1 else 'go'} on: {named}. {ways}."
+
+
 class Notices:
     """Decides whether one is sent: somebody must be waiting, and must not have had one in the last minute."""
 
@@ -58,7 +70,7 @@ class Notices:
         self._last: dict[str, float] = {}
 
     def wanted(self, origin: Origin) -> bool:
-        if origin.trigger is not Trigger.USER:
+        if not origin.trigger.by_person:
             return False
         now = self._clock()
         last = self._last.get(origin.session_key)

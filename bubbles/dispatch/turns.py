@@ -7,11 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from bubbles.agent.compaction import Compacted
-from bubbles.agent.contract import TurnObserver, TurnOutcome
+from bubbles.agent.contract import Arrival, TurnObserver, TurnOutcome
 from bubbles.agent.limits import Limits, Model
 from bubbles.agent.loop import AgentLoop
 from bubbles.agent.parts import read_parts
 from bubbles.agent.prompt import build_prompt
+from bubbles.agent.subagents.contract import NOT_IN_TASKS, Assignment
+from bubbles.agent.subagents.tasks import BackgroundTasks
 from bubbles.bus import InboundMessage, Origin, Trigger
 from bubbles.config.schema import SessionSettings, Settings
 from bubbles.config.session import load_session_settings
@@ -20,7 +22,7 @@ from bubbles.controller.controller import Controller
 from bubbles.dispatch.contract import Pending
 from bubbles.providers.contract import Provider, UserMessage
 from bubbles.providers.select import Choice
-from bubbles.sessions.contract import Author, Folders
+from bubbles.sessions.contract import Author, Folders, History
 from bubbles.sessions.session import Session, Sessions
 from bubbles.tools.contract import PlaceOf
 from bubbles.tools.registry import Toolbox
@@ -39,14 +41,20 @@ class Places:
     def __init__(self, place_for: PlaceFor) -> None:
         self._place_for = place_for
         self._places: dict[str, Workplace] = {}
+        self._choices: dict[str, Choice] = {}
 
     async def find(self, folders: Folders, backend: str | None) -> Workplace:
         """Where a turn that began now would act. Raises BubblesError, or what the backend says of a bad demand."""
         return await asyncio.to_thread(self._place_for, folders, backend)
 
-    def settle(self, key: str, place: Workplace) -> None:
+    def settle(self, key: str, place: Workplace, choice: Choice) -> None:
         """A turn of this session begins there. Who only looks (``/status``) does not move a turn that runs."""
         self._places[key] = place
+        self._choices[key] = choice
+
+    def choice_of(self, origin: Origin) -> Choice | None:
+        """Who answers in the session, if a turn of it has begun."""
+        return self._choices.get(origin.session_key)
 
     def of(self, origin: Origin) -> Workplace:
         return self._places[origin.session_key]
@@ -61,6 +69,8 @@ class Parts:
     controller: Controller
     places: Places
     toolbox: Callable[[PlaceOf], Toolbox]
+    tasks: BackgroundTasks
+    """Their reports come to the turns here, and they work with what turns are made of (TOOL-05)."""
     choose: Callable[[str | None, str | None], Choice]
     """By the model and the provider that a session sets for itself. Raises ConfigError."""
     warm: Callable[[Choice], None]
@@ -90,29 +100,67 @@ class TurnRunner:
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
         self.toolbox = parts.toolbox(parts.places.of)
+        self._task_tools = self.toolbox.without(*NOT_IN_TASKS)
         self._loops: dict[Choice, AgentLoop] = {}
 
     async def run(
         self, message: InboundMessage, origin: Origin, observer: TurnObserver, pending: Pending
-    ) -> TurnOutcome:
+    ) -> TurnOutcome | None:
         session = await self.parts.sessions.open(origin.session_key)
         async with session.turn() as history:
             _tell(session, observer)
+            before = await self._before(message, origin, history)
+            if message.task and not before:
+                return None
             setup = await self.setup(session, origin, observer)
-            self.parts.places.settle(session.key, setup.place)
+            self.parts.places.settle(session.key, setup.place, setup.choice)
             # The model thinks first: the sandbox is there when the first call comes (SBX-12).
             self.parts.controller.open_ahead(
                 setup.place, lambda error: observer.notice(f"The sandbox cannot be opened: {error}")
             )
             return await self._loop(setup.choice).run(
                 history,
-                UserMessage(text=message.text),
+                None if message.task else UserMessage(text=message.text),
                 author=Author.PERSON if origin.trigger is Trigger.USER else Author.JOB,
                 origin=origin,
                 prompt=setup.prompt,
                 observer=observer,
-                pending=pending,
+                pending=self._pending(pending, origin),
+                before=before,
             )
+
+    async def assignment(self, origin: Origin) -> Assignment:
+        """What a task in the background of this origin's session works with. Raises as ``setup`` does."""
+        session = await self.parts.sessions.open(origin.session_key)
+        setup = await self.setup(session, origin)
+        return Assignment(
+            prompt=setup.prompt,
+            model=self._model(setup.choice),
+            tools=self._task_tools,
+            limits=self._limits(),
+            redact=self.parts.redact,
+        )
+
+    async def _before(self, message: InboundMessage, origin: Origin, history: History) -> list[Arrival]:
+        """Reports of tasks that come before the message, or in place of it."""
+        author = Author.JOB if message.task else Author.PROGRAM
+        due = await self.parts.tasks.opening(message, origin, history)
+        return [self.parts.tasks.arrival(origin.session_key, record, author) for record in due]
+
+    def _pending(self, pending: Pending, origin: Origin) -> Callable[[], list[UserMessage | Arrival]]:
+        tasks, key = self.parts.tasks, origin.session_key
+
+        def take() -> list[UserMessage | Arrival]:
+            taken: list[UserMessage | Arrival] = []
+            for message in pending():
+                if not message.task:
+                    tasks.spoken(key)
+                    taken.append(UserMessage(text=message.text))
+                elif (record := tasks.arrived(message, origin)) is not None:
+                    taken.append(tasks.arrival(key, record, Author.PROGRAM))
+            return taken
+
+        return take
 
     async def compact(self, origin: Origin, observer: TurnObserver) -> Compacted | None:
         """By hand (CTX-01). None if there was nothing to shorten."""
@@ -145,21 +193,23 @@ class TurnRunner:
         return loop
 
     def _made(self, choice: Choice) -> AgentLoop:
+        return AgentLoop(model=self._model(choice), tools=self.toolbox, limits=self._limits(), redact=self.parts.redact)
+
+    def _model(self, choice: Choice) -> Model:
         defaults = self.parts.settings.agents.defaults
-        return AgentLoop(
-            model=Model(
-                provider=self.parts.provider(choice),
-                name=choice.model,
-                temperature=defaults.temperature,
-                max_output_tokens=defaults.max_output_tokens,
-            ),
-            tools=self.toolbox,
-            limits=Limits(
-                context_tokens=defaults.context_tokens,
-                reserve_tokens=defaults.compaction_reserve_tokens,
-                iterations=defaults.max_tool_iterations,
-            ),
-            redact=self.parts.redact,
+        return Model(
+            provider=self.parts.provider(choice),
+            name=choice.model,
+            temperature=defaults.temperature,
+            max_output_tokens=defaults.max_output_tokens,
+        )
+
+    def _limits(self) -> Limits:
+        defaults = self.parts.settings.agents.defaults
+        return Limits(
+            context_tokens=defaults.context_tokens,
+            reserve_tokens=defaults.compaction_reserve_tokens,
+            iterations=defaults.max_tool_iterations,
         )
 
 

@@ -9,11 +9,13 @@ McpError (a BubblesError)    the call did not do what was asked; its message is 
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from bubbles.bus import Origin
+from bubbles.controller.serving import Program
 from bubbles.errors import BubblesError
 from bubbles.providers.contract import Image
 
@@ -75,6 +77,33 @@ class ServerAnswer:
     text: str
     is_error: bool = False
     images: tuple[Image, ...] = ()
+
+
+class Talker(Protocol):
+    """A program that runs, and is spoken with. ``bubbles.controller.serving.Served`` is the real one."""
+
+    async def write(self, data: bytes) -> None:
+        """Waits until the program has taken it. Raises ``BubblesError`` when it no longer reads."""
+        ...
+
+    async def ended(self) -> str:
+        """How it ended, once it has."""
+        ...
+
+
+OnOutput = Callable[[Literal["stdout", "stderr"], bytes], None]
+
+
+class Starter(Protocol):
+    """Starts programs. ``bubbles.controller.serving.Launcher`` is the real one."""
+
+    def start(
+        self, program: Program, on_output: OnOutput, origin: Origin | None = None
+    ) -> AbstractAsyncContextManager[Talker]:
+        """It runs until the context is left; in the sandbox of ``origin``'s session, if there is one. Raises
+        ``BubblesError``. ``on_output`` is called on the event loop, and must not raise.
+        """
+        ...
 
 
 class Servers(Protocol):

@@ -17,8 +17,9 @@ from bubbles.providers.contract import (
     Usage,
 )
 from bubbles.providers.failures import broken, of_error
+from bubbles.providers.pieces import TextPieces
 from bubbles.providers.toolcalls import CallsInProgress
-from bubbles.providers.vendor import VendorFields, mended
+from bubbles.providers.vendor import VendorFields
 
 DONE = "[DONE]"
 _STOPS = {
@@ -44,18 +45,21 @@ class Assembly:
     ``finished``: the server has said why the reply ended; only token counts may still come. ``done``: nothing follows.
     """
 
-    def __init__(self, provider: str, messages: Sequence[Message] = (), secrets: Sequence[str] = ()) -> None:
+    def __init__(
+        self, provider: str, messages: Sequence[Message] = (), secrets: Sequence[str] = (), *, in_parts: bool = False
+    ) -> None:
         """``messages``: what was sent. Ids of calls are unique in a history, and not all servers see to that.
 
-        ``secrets`` are taken out of errors.
+        ``secrets`` are taken out of errors. ``in_parts``: one reply is split over several choices, as Copilot does with
+        those of Claude: text in the first, calls in the next, and "tool_calls" as the end of both.
         """
         self.finished = False
         self.done = False
         self._provider = provider
         self._messages = messages
         self._secrets = secrets
-        self._text: list[str] = []
-        self._cut = ""
+        self._in_parts = in_parts
+        self._text = TextPieces()
         self._calls = CallsInProgress()
         self._vendor = VendorFields()
         self._reason = ""
@@ -66,7 +70,7 @@ class Assembly:
         if data.strip() == DONE:
             self.done = True
             return ""
-        return "".join([self._chunk(chunk, whole=False) for chunk in _decoded(data)])
+        return "".join([self._chunk(chunk, whole=False) for chunk in decoded(data)])
 
     def piece(self, chunk: object) -> str:
         """A chunk that is parsed already; returns the text that it adds."""
@@ -74,7 +78,7 @@ class Assembly:
 
     def whole(self, data: str) -> str:
         """The answer of a server that does not stream; returns its text."""
-        text = "".join([self._chunk(chunk, whole=True) for chunk in _decoded(data)])
+        text = "".join([self._chunk(chunk, whole=True) for chunk in decoded(data)])
         self.done = True
         return text
 
@@ -82,20 +86,12 @@ class Assembly:
         """What has come, if it is all of the reply."""
         if not self.finished and not self.done:
             raise broken("the connection ended before the reply did")
-        if self._cut:
-            self._text.append("\ufffd")
-        text = "".join(self._text)
-        calls = tuple(self._calls.all(self._taken))
+        text = self._text.all()
+        calls = tuple(self._calls.all(lambda: taken_ids(self._messages)))
         if not (text or calls or self.finished):
             raise broken("the reply is empty")
         message = AssistantMessage(text=text, tool_calls=calls, vendor=self._vendor.all(), provider=self._provider)
-        if _written(message) > MAX_WRITTEN:
-            raise broken(f"the reply is longer than {MAX_WRITTEN} bytes")
-        return ModelReply(message=message, stop=self._stop(calls), usage=self._usage)
-
-    def _taken(self) -> set[str]:
-        asked = [message for message in self._messages if isinstance(message, AssistantMessage)]
-        return {call.id for message in asked for call in message.tool_calls}
+        return ModelReply(message=fitting(message), stop=self._stop(calls), usage=self._usage)
 
     def _stop(self, calls: Sequence[ToolCall]) -> Stop:
         """Servers say ``stop`` with calls, and ``tool_calls`` without."""
@@ -117,7 +113,7 @@ class Assembly:
     def _choice(self, choice: object, *, whole: bool) -> str:
         if not isinstance(choice, dict):
             raise broken("a choice of the reply is no object")
-        if choice.get("index") not in (0, None):
+        if choice.get("index") not in (0, None) and not self._in_parts:
             return ""  # one was asked for
         delta = choice.get("message") if whole or choice.get("delta") is None else choice["delta"]
         if not isinstance(delta, dict | None):
@@ -131,16 +127,11 @@ class Assembly:
             self._reason = reason[:64].lower()
             if self._reason in _FAILED:
                 raise broken(f"the server ended the reply: {self._reason}")
-            self.finished = True
+            self.finished = not (self._in_parts and reason == "tool_calls" and not self._calls)
         return text
 
     def _delta(self, delta: Mapping[str, Any], *, whole: bool) -> str:
-        piece = _content(delta.get("content")) or _content(delta.get("refusal"))
-        if piece:
-            piece = self._cut + piece
-            self._cut = piece[-1] if "\ud800" <= piece[-1] <= "\udbff" else ""  # half of a character
-            piece = mended(piece[: len(piece) - len(self._cut)])
-            self._text.append(piece)
+        piece = self._text.add(_content(delta.get("content")) or _content(delta.get("refusal")))
         if calls := delta.get("tool_calls"):
             self._calls.add(calls, whole=whole)
         self._vendor.add(delta)
@@ -153,20 +144,28 @@ class Assembly:
         details = usage.get("prompt_tokens_details")
         cached = details.get("cached_tokens") if isinstance(details, dict) else None
         self._usage = Usage(
-            input_tokens=_number(usage.get("prompt_tokens")),
-            output_tokens=_number(usage.get("completion_tokens")),
-            cached_tokens=_number(cached or usage.get("cached_tokens") or usage.get("prompt_cache_hit_tokens")),
+            input_tokens=number(usage.get("prompt_tokens")),
+            output_tokens=number(usage.get("completion_tokens")),
+            cached_tokens=number(cached or usage.get("cached_tokens") or usage.get("prompt_cache_hit_tokens")),
         )
 
 
-def _written(message: AssistantMessage) -> int:
-    """At most so many bytes of JSON."""
+def fitting(message: AssistantMessage) -> AssistantMessage:
+    """The same, if it is not too long to be kept."""
     calls = message.tool_calls
     parts = (message.text, message.vendor, *(part for call in calls for part in (call.arguments, call.vendor)))
-    return sum(len(json.dumps(part, default=dict)) for part in parts)
+    if sum(len(json.dumps(part, default=dict)) for part in parts) > MAX_WRITTEN:
+        raise broken(f"the reply is longer than {MAX_WRITTEN} bytes")
+    return message
 
 
-def _decoded(data: str) -> Iterator[object]:
+def taken_ids(messages: Sequence[Message]) -> set[str]:
+    """Of the calls in a history."""
+    asked = [message for message in messages if isinstance(message, AssistantMessage)]
+    return {call.id for message in asked for call in message.tool_calls}
+
+
+def decoded(data: str) -> Iterator[object]:
     """The value, or one for each line where a server leaves out the blank lines between events."""
     if not data.strip():
         return
@@ -197,5 +196,6 @@ def _content(value: object) -> str:
     return value
 
 
-def _number(value: object) -> int:
+def number(value: object) -> int:
+    """A count of tokens; 0 for what is none."""
     return value if isinstance(value, int) and 0 <= value <= _MAX_COUNT else 0

@@ -161,6 +161,10 @@ class ProviderError(BubblesError):
         self.resets = resets
         self.attempts = 1
         """How often the request was sent; set by the retries."""
+        self.status: int | None = None
+        """Of the server's answer, if it was a refusal over HTTP."""
+        self.mend: str | None = None
+        """What the owner can do about it, if that is known: a sentence fit for their own terminal, without a secret."""
 
 
 class TextSink(Protocol):

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from bubbles.providers.assembly import Assembly
-from bubbles.providers.contract import Category, ProviderError, TextSink
+from bubbles.providers.contract import Category, ModelReply, ProviderError, TextSink
 from bubbles.providers.failures import broken, of_response, scrubbed
 from bubbles.providers.sse import EventReader
 from bubbles.providers.wire import Body
@@ -39,6 +38,27 @@ class Target:
     """What must not be in any error."""
 
 
+class Reading(Protocol):
+    """Makes a reply of what comes, in the format of one API. Every method raises ``ProviderError``."""
+
+    finished: bool
+    """The reply is whole, though token counts may still come."""
+    done: bool
+    """Nothing follows."""
+
+    def event(self, data: str) -> str:
+        """One event of a stream; returns the text that it adds."""
+        ...
+
+    def whole(self, data: str) -> str:
+        """The answer of a server that does not stream; returns its text."""
+        ...
+
+    def reply(self) -> ModelReply:
+        """What has come, if it is all of the reply."""
+        ...
+
+
 class Exchange:
     """Used once. ``silence_s``: seconds without a byte, of the request or of the answer, after which it has failed."""
 
@@ -49,7 +69,7 @@ class Exchange:
         self._loop = asyncio.get_running_loop()
         self._silence: asyncio.Timeout | None = None
 
-    async def run(self, body: Body, assembly: Assembly, on_text: TextSink | None) -> None:
+    async def run(self, body: Body, assembly: Reading, on_text: TextSink | None) -> None:
         """Until the reply is whole in ``assembly``, or there is no more of it.
 
         Raises ``ProviderError``, aiohttp's errors, OSError and TimeoutError.
@@ -92,7 +112,7 @@ class Exchange:
         seconds = self._silence_s if silent else self._silence_s * WHOLE_FACTOR
         return broken(f"{'nothing came' if silent else 'the reply was not whole'} within {seconds:g} s")
 
-    async def _received(self, response: ClientResponse, assembly: Assembly, on_text: TextSink | None) -> None:
+    async def _received(self, response: ClientResponse, assembly: Reading, on_text: TextSink | None) -> None:
         self._alive()
         if not 200 <= response.status < 300:
             raise await self._refused(response)
@@ -118,7 +138,7 @@ class Exchange:
             if piece and on_text is not None:
                 on_text.text(piece)
 
-    def _patience(self, assembly: Assembly) -> float:
+    def _patience(self, assembly: Reading) -> float:
         """Seconds that are worth waiting for what may still come."""
         if assembly.done:
             return END_WAIT_S
@@ -141,13 +161,15 @@ class Exchange:
                     text += chunk
         except (aiohttp.ClientError, OSError):
             pass
-        return of_response(response.status, response.headers, text.decode("utf-8", "replace"), secrets=secrets)
+        error = of_response(response.status, response.headers, text.decode("utf-8", "replace"), secrets=secrets)
+        error.status = response.status
+        return error
 
 
 class _Reader:
     """Tells by its first character whether the answer is a stream or one object, whatever its headers say."""
 
-    def __init__(self, assembly: Assembly) -> None:
+    def __init__(self, assembly: Reading) -> None:
         self._assembly = assembly
         self._events = EventReader()
         self._is_object: bool | None = None

@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from bubbles.config.schema import Settings
 from bubbles.providers.contract import Provider
 from bubbles.providers.select import Choice, choose
 
+if TYPE_CHECKING:
+    from bubbles.providers.logins.contract import AccessSource
+
 
 class ProviderPool:
-    """Use as an async context. ``instead`` stands for whatever the settings would choose: a script needs no key."""
+    """Use as an async context. ``instead`` stands for whatever the settings would choose: a script needs no key.
 
-    def __init__(self, settings: Settings, instead: Provider | None = None) -> None:
+    ``on_secret`` is told of each token of a login before it is used, so that no log has it.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        instead: Provider | None = None,
+        on_secret: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._settings = settings
         self._instead = instead
+        self._on_secret = on_secret
         self._made: dict[str, Provider] = {}
         self._warming: asyncio.Task[None] | None = None
 
@@ -53,5 +66,10 @@ class ProviderPool:
         if choice.provider not in self._made:
             from bubbles.providers.build import provider_for  # a script needs none of it
 
-            self._made[choice.provider] = provider_for(self._settings, choice)
+            self._made[choice.provider] = provider_for(self._settings, choice, self._login)
         return self._made[choice.provider]
+
+    def _login(self, provider: str) -> AccessSource:
+        from bubbles.providers.logins.source import source_for
+
+        return source_for(self._settings, provider, on_secret=self._on_secret)

@@ -51,7 +51,10 @@ def wait_of(headers: Mapping[str, str], words: str, body: str, now: datetime, *,
     named = {name.lower(): value for name, value in headers.items()}
     hint = _hint(named, words, body, now) if limited else _of_header(named, now)
     if limited:
-        spent = spent or bool(_DAY_IS_USED_UP.search(body)) or (hint is None and bool(wording.USED_UP.search(words)))
+        spent = spent or bool(_DAY_IS_USED_UP.search(body))
+        if hint is None and not spent and wording.USED_UP.search(words):
+            delay = max(_of_reset_fields(body, now), default=0.0)
+            spent, hint = (False, delay) if 0 < delay <= LONGEST_WAIT_S else (True, None)
     if not spent and (hint is None or hint <= LONGEST_WAIT_S):
         return Wait(retryable=True, retry_after_s=hint)
     if hint is not None and hint > LONGEST_WAIT_S:

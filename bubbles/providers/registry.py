@@ -27,6 +27,8 @@ class Wire(enum.Enum):
     """The family of its HTTP API."""
 
     OPENAI = "openai"
+    RESPONSES = "responses"
+    """OpenAI's newer one."""
     ANTHROPIC = "anthropic"
     GEMINI = "gemini"
 
@@ -41,6 +43,11 @@ class Entry:
     """The same service for another region, whose keys are others."""
     key_variable: str | None = None
     """Where people usually keep the key, for help texts: it is read only through ``${…}`` in the configuration."""
+    other_variables: tuple[str, ...] = ()
+    """Where else people keep it."""
+    default_model: str | None = None
+    """What ``bubbles onboard`` offers: current, capable, and known to call tools. As of November 2026, by the vendors'
+    pages and litellm's list. None: only its server knows."""
     needs_key: bool = True
     keywords: tuple[str, ...] = ()
     """Beginnings of words in the names of its models, in small letters."""
@@ -49,26 +56,19 @@ class Entry:
     litellm: str | None = None
     """What the library calls it. None: it does not go that way (PROV-04)."""
     wire: Wire = Wire.OPENAI
-    to_come: str | None = None
-    """Why it cannot be used yet: one sentence for the person."""
-
-    @property
-    def usable(self) -> bool:
-        return self.to_come is None
-
-
-def _login(name: str, what: str) -> Entry:
-    mend = "take another one, such as by 'bubbles onboard --provider anthropic'."
-    sentence = f"{name} ({what}) needs a login, which is to come: {mend}"
-    return Entry(name=name, kind=Kind.LOGIN, needs_key=False, to_come=sentence)
+    max_tools: int | None = 128
+    """Of one request; OpenAI refuses more, and so do most who speak like it or pass requests on. None: there is no
+    such number, or none that matters."""
 
 
 _VENDORS = (
     Entry(
         name="anthropic",
+        max_tools=None,
         kind=Kind.VENDOR,
         base_url="https://api.anthropic.com",
         key_variable="ANTHROPIC_API_KEY",
+        default_model="claude-sonnet-5-5",
         keywords=("claude",),
         litellm="anthropic",
         wire=Wire.ANTHROPIC,
@@ -78,14 +78,18 @@ _VENDORS = (
         kind=Kind.VENDOR,
         base_url="https://api.openai.com/v1",
         key_variable="OPENAI_API_KEY",
+        default_model="gpt-6.1-sol",
         keywords=("gpt-", "chatgpt-", "o1", "o3", "o4-mini", "codex-"),
         litellm="openai",
     ),
     Entry(
         name="gemini",
+        max_tools=None,
         kind=Kind.VENDOR,
         base_url="https://generativelanguage.googleapis.com/v1beta",
         key_variable="GEMINI_API_KEY",
+        other_variables=("GOOGLE_API_KEY",),
+        default_model="gemini-3.8-flash",  # free keys have it too
         keywords=("gemini",),
         prefixes=("google",),
         litellm="gemini",
@@ -96,6 +100,7 @@ _VENDORS = (
         kind=Kind.VENDOR,
         base_url="https://api.deepseek.com",
         key_variable="DEEPSEEK_API_KEY",
+        default_model="deepseek-flash",
         keywords=("deepseek",),
         litellm="deepseek",
     ),
@@ -104,6 +109,7 @@ _VENDORS = (
         kind=Kind.VENDOR,
         base_url="https://api.groq.com/openai/v1",
         key_variable="GROQ_API_KEY",
+        default_model="openai/gpt-oss-120b",
         litellm="groq",  # no keywords: it hosts open models, which others host too
     ),
     Entry(
@@ -112,6 +118,8 @@ _VENDORS = (
         base_url="https://api.moonshot.ai/v1",
         elsewhere="https://api.moonshot.cn/v1",
         key_variable="MOONSHOT_API_KEY",
+        other_variables=("KIMI_API_KEY",),
+        default_model="kimi-k3.1-pro",
         keywords=("moonshot", "kimi"),
         prefixes=("moonshotai",),
         litellm="moonshot",
@@ -122,6 +130,7 @@ _VENDORS = (
         base_url="https://api.minimax.io/v1",
         elsewhere="https://api.minimaxi.com/v1",
         key_variable="MINIMAX_API_KEY",
+        default_model="MiniMax-M3",
         keywords=("minimax", "abab"),
         litellm="minimax",
     ),
@@ -131,6 +140,8 @@ _VENDORS = (
         base_url="https://open.bigmodel.cn/api/paas/v4",
         elsewhere="https://api.z.ai/api/paas/v4",
         key_variable="ZHIPUAI_API_KEY",
+        other_variables=("ZHIPU_API_KEY", "ZAI_API_KEY", "Z_AI_API_KEY"),
+        default_model="glm-5.3",
         keywords=("glm", "zhipu"),
         prefixes=("zai", "z-ai", "zhipuai"),
         litellm="zai",
@@ -141,6 +152,8 @@ _VENDORS = (
         base_url="https://dashscope.aliyuncs.com/compatible-mode/v1",
         elsewhere="https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
         key_variable="DASHSCOPE_API_KEY",
+        other_variables=("QWEN_API_KEY",),
+        default_model="qwen3.8-max",
         keywords=("qwen", "qwq", "qvq"),
         litellm="dashscope",
     ),
@@ -152,6 +165,7 @@ _GATEWAYS = (
         kind=Kind.GATEWAY,
         base_url="https://openrouter.ai/api/v1",
         key_variable="OPENROUTER_API_KEY",
+        default_model="anthropic/claude-sonnet-5.5",
         litellm="openrouter",
     ),
     Entry(
@@ -159,6 +173,7 @@ _GATEWAYS = (
         kind=Kind.GATEWAY,
         base_url="https://aihubmix.com/v1",
         key_variable="AIHUBMIX_API_KEY",
+        default_model="claude-sonnet-5",
         litellm="aihubmix",
     ),
     Entry(
@@ -167,6 +182,7 @@ _GATEWAYS = (
         base_url="https://api.siliconflow.cn/v1",
         elsewhere="https://api.siliconflow.com/v1",
         key_variable="SILICONFLOW_API_KEY",
+        default_model="deepseek-ai/DeepSeek-V4-Pro",
         litellm="custom_openai",
     ),
     Entry(
@@ -174,16 +190,19 @@ _GATEWAYS = (
         kind=Kind.GATEWAY,
         base_url="https://ark.cn-beijing.volces.com/api/v3",
         key_variable="ARK_API_KEY",
+        other_variables=("VOLCENGINE_API_KEY", "VOLCANO_ENGINE_API_KEY"),
+        default_model="doubao-seed-2-1-pro-260915",
         keywords=("doubao",),
         litellm="volcengine",
     ),
 )
 
 _OWN = (
-    Entry(name="custom", kind=Kind.OWN, needs_key=False),
+    Entry(name="custom", kind=Kind.OWN, needs_key=False, max_tools=None),
     # By its OpenAI-compatible address: the library asks the server about the model, in between, by the other one.
     Entry(
         name="ollama",
+        max_tools=None,
         kind=Kind.OWN,
         base_url="http://localhost:11434/v1",
         needs_key=False,
@@ -191,6 +210,7 @@ _OWN = (
     ),
     Entry(
         name="vllm",
+        max_tools=None,
         kind=Kind.OWN,
         base_url="http://localhost:8000/v1",
         needs_key=False,
@@ -199,8 +219,21 @@ _OWN = (
 )
 
 _LOGINS = (
-    _login("openai_codex", "a ChatGPT subscription"),
-    _login("github_copilot", "a GitHub Copilot subscription"),
+    Entry(
+        name="openai_codex",
+        kind=Kind.LOGIN,
+        base_url="https://chatgpt.com/backend-api/codex",
+        default_model="gpt-6.1-sol",
+        needs_key=False,
+        wire=Wire.RESPONSES,
+    ),
+    Entry(
+        name="github_copilot",
+        kind=Kind.LOGIN,
+        base_url="https://api.githubcopilot.com",  # unless the login says otherwise
+        default_model="claude-sonnet-5.5",
+        needs_key=False,
+    ),
 )
 
 REGISTRY: Mapping[str, Entry] = MappingProxyType(
@@ -211,9 +244,9 @@ NOBODYS = ("gpt-oss",)
 """Open models whose names look like a vendor's: no keyword counts in them."""
 
 
-def usable() -> tuple[str, ...]:
-    """Names of the providers that can be chosen today."""
-    return tuple(entry.name for entry in REGISTRY.values() if entry.usable)
+def names() -> tuple[str, ...]:
+    """Of all providers."""
+    return tuple(REGISTRY)
 
 
 def spelled(name: str) -> str:

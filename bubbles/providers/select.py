@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from bubbles.config.care import careful
 from bubbles.config.schema import ProviderSettings, Settings
 from bubbles.errors import ConfigError
-from bubbles.providers.registry import NOBODYS, REGISTRY, Entry, Kind, of_prefix, spelled, usable
+from bubbles.providers.registry import NOBODYS, REGISTRY, Entry, Kind, names, of_prefix, spelled
 
 MAX_NAME_CHARS = 256
 _UNPRINTABLE = re.compile(r"[\x00-\x20\x7f-\xa0\ud800-\udfff]")
 _MODEL = "agents.defaults.model"
 _PROVIDER = "agents.defaults.provider"
 _ONBOARD = "bubbles onboard"
+_LOGIN = "bubbles provider login"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +43,7 @@ def choose(settings: Settings, *, model: str | None = None, provider: str | None
 
     Configured is who has a key or an address in the settings. If rule 2 or 3 leads to one that needs a key and has
     none, the only configured gateway, or server of the person's own, gets the model, under its whole name. Another
-    vendor never does. Who needs a login is never chosen unless by rule 1 or 2, which then say that it is to come.
+    vendor never does. Who needs a login is never chosen unless by rule 1 or 2, whether there is one or not.
 
     Raises ``ConfigError``, with the mend: no model; an unknown provider; one without its key or address; or several
     that are equally good, which it names.
@@ -70,7 +71,7 @@ def _checked(model: str | None) -> str:
     name = (model or "").strip()
     if not name:
         raise ConfigError(
-            f"No model is set: run '{_ONBOARD} --model anthropic/claude-sonnet-4-5 --api-key-env ANTHROPIC_API_KEY', "
+            f"No model is set: run '{_ONBOARD} --model anthropic/claude-sonnet-5-5 --api-key-env ANTHROPIC_API_KEY', "
             f"or set {_MODEL}."
         )
     if len(name) > MAX_NAME_CHARS or _UNPRINTABLE.search(name):
@@ -82,7 +83,7 @@ def _by_name(settings: Settings, given: str, named: str) -> Choice:
     entry = REGISTRY.get(spelled(named))
     if entry is None:
         close = difflib.get_close_matches(spelled(named)[:MAX_NAME_CHARS], REGISTRY, n=1)
-        mend = f"did you mean {close[0]}?" if close else f"known are {', '.join(usable())}."
+        mend = f"did you mean {close[0]}?" if close else f"known are {', '.join(names())}."
         raise ConfigError(f"There is no provider {_shown(named)}: {mend}")
     _demand_usable(settings, entry, given)
     prefix, slash, rest = given.partition("/")
@@ -93,7 +94,7 @@ def _by_name(settings: Settings, given: str, named: str) -> Choice:
 def _by_prefix(settings: Settings, given: str, entry: Entry) -> Choice:
     prefix, _, rest = given.partition("/")
     why = f"the model's prefix '{prefix}/' names it"
-    if _is_configured(settings, entry) or not (entry.usable and entry.needs_key):
+    if _is_configured(settings, entry) or not entry.needs_key:
         _demand_usable(settings, entry, given)
         return _chosen(entry, rest, given, why)
     return _instead(settings, given, (entry,), f"the model's prefix '{prefix}/' names {entry.name}")
@@ -169,8 +170,6 @@ def _has_key(own: ProviderSettings) -> bool:
 
 def _demand_usable(settings: Settings, entry: Entry, given: str) -> None:
     """Raises ``ConfigError`` if a request to it could not even be tried."""
-    if entry.to_come is not None:
-        raise ConfigError(entry.to_come)
     own = _of(settings, entry)
     if own.base_url is None and entry.base_url is None:
         raise ConfigError(f"The provider {entry.name} has no address{_to_set_address(settings, entry)}")
@@ -201,11 +200,12 @@ def _to_set_address(settings: Settings, entry: Entry) -> str:
 def _to_configure_one(settings: Settings) -> str:
     for entry in REGISTRY.values():
         for name, what in (("api_key", "key"), ("base_url", "address")):
-            if entry.usable and (awaited := _awaited(settings, entry, name)):
+            if entry.kind is not Kind.LOGIN and (awaited := _awaited(settings, entry, name)):
                 return f"; export {awaited}=…: the configuration takes the {what} of {entry.name} from there."
     return (
-        f": run '{_ONBOARD} --provider NAME --api-key-env VARIABLE', or '{_ONBOARD} --provider custom --base-url URL' "
-        f"for a server of your own. Names are {', '.join(usable())}."
+        f": run '{_ONBOARD} --provider NAME --api-key-env VARIABLE', '{_ONBOARD} --provider custom --base-url URL' for "
+        f"a server of your own, or '{_LOGIN} openai_codex' and '{_ONBOARD} --provider openai_codex' for ChatGPT's. "
+        f"Names are {', '.join(names())}."
     )
 
 

@@ -45,6 +45,9 @@ class CallsInProgress:
         self._calls: list[_Call] = []
         self._by_index: dict[int, _Call] = {}
 
+    def __len__(self) -> int:
+        return len(self._calls)
+
     def add(self, pieces: object, *, whole: bool) -> None:
         """The value of ``tool_calls``; ``whole``: of a reply that was not streamed."""
         if not isinstance(pieces, list):

@@ -31,7 +31,9 @@ KEPT = 16
 """System prompts, and sets of tools, whose bytes are kept: sessions that run side by side have their own."""
 MAX_NAME_CHARS = 64
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
-_OURS = frozenset({"role", "content", "tool_calls", "id", "type", "function"})
+OUTLINE = "responses_output"
+"""In ``AssistantMessage.vendor``: what ``responses_outline`` keeps there, which is no field of this wire."""
+_OURS = frozenset({"role", "content", "tool_calls", "id", "type", "function", OUTLINE})
 
 
 def _plain(value: object) -> object:
@@ -86,6 +88,23 @@ class Body:
         yield b"".join(block)
 
 
+class ToolsWriter:
+    """Writes sets of tools, and keeps what it wrote."""
+
+    def __init__(self, encode: Callable[[object], bytes], shape: Callable[[ToolSpec], Mapping[str, Any]]) -> None:
+        self._encode = encode
+        self._shape = shape
+        self._kept: dict[tuple[int, ...], tuple[tuple[ToolSpec, ...], bytes]] = {}
+
+    def of(self, tools: tuple[ToolSpec, ...]) -> bytes:
+        """A JSON list."""
+        key = tuple(map(id, tools))  # the tools are kept beside it, so that an id stays theirs
+        if (kept := self._kept.get(key)) is None:
+            kept = (tools, self._encode([self._shape(tool) for tool in tools]))
+            _keep(self._kept, key, kept)
+        return kept[1]
+
+
 class RequestWriter:
     """Writes requests, and keeps what it wrote of messages, tools and system prompts."""
 
@@ -95,7 +114,7 @@ class RequestWriter:
         self._encode = encode
         self._messages: WeakKeyDictionary[Message, Written] = WeakKeyDictionary()
         self._systems: dict[str, bytes] = {}
-        self._tools: dict[tuple[int, ...], tuple[tuple[ToolSpec, ...], bytes]] = {}
+        self._tools = ToolsWriter(encode, _tool)
 
     def body(self, request: ModelRequest, options: Mapping[str, Any]) -> Body:
         """Raises ValueError, TypeError or RecursionError if there is something in the request that is no JSON.
@@ -103,7 +122,7 @@ class RequestWriter:
         ``options``: further fields of the request.
         """
         head = self._encode({"model": request.model, **options})
-        tools = b',"tools":' + self._tools_of(request.tools) if request.tools else b""
+        tools = b',"tools":' + self._tools.of(request.tools) if request.tools else b""
         return Body(head=head[:-1] + b',"messages":[', messages=list(self._sequence(request)), tail=b"]" + tools + b"}")
 
     def _sequence(self, request: ModelRequest) -> Iterator[bytes]:
@@ -129,13 +148,6 @@ class RequestWriter:
             _keep(self._systems, text, kept)
         return kept
 
-    def _tools_of(self, tools: tuple[ToolSpec, ...]) -> bytes:
-        key = tuple(map(id, tools))  # the tools are kept beside it, so that an id stays theirs
-        if (kept := self._tools.get(key)) is None:
-            kept = (tools, self._encode([_tool(tool) for tool in tools]))
-            _keep(self._tools, key, kept)
-        return kept[1]
-
     def _written(self, message: Message) -> Written:
         if isinstance(message, UserMessage):
             return Written(body=self._user(message))
@@ -148,18 +160,13 @@ class RequestWriter:
         if not message.images:
             return self._encode({"role": "user", "content": message.text})
         text = [self._encode({"type": "text", "text": message.text})] if message.text else []
-        return _of_pictures([*text, *map(self._picture, message.images)])
+        return _of_pictures([*text, *map(_picture, message.images)])
 
     def _result_pictures(self, message: ToolMessage) -> bytes:
         if not message.images:
             return b""
         remark = self._encode({"type": "text", "text": f"Of the result of {message.name} ({message.call_id}):"})
-        return b",".join([remark, *map(self._picture, message.images)])
-
-    def _picture(self, image: Image) -> bytes:
-        address = self._encode(f"data:{image.media_type};base64,")[:-1]
-        data = binascii.b2a_base64(image.data, newline=False)
-        return b"".join([b'{"type":"image_url","image_url":{"url":', address, data, b'"}}'])
+        return b",".join([remark, *map(_picture, message.images)])
 
     def _assistant(self, message: AssistantMessage) -> dict[str, Any]:
         own = message.provider == self._provider
@@ -175,6 +182,15 @@ def _keep(kept: dict[Any, Any], key: object, value: object) -> None:
     if len(kept) >= KEPT:
         del kept[next(iter(kept))]
     kept[key] = value
+
+
+def picture_address(image: Image) -> bytes:
+    """A ``data:`` URL, as a JSON text."""
+    return encoded(f"data:{image.media_type};base64,")[:-1] + binascii.b2a_base64(image.data, newline=False) + b'"'
+
+
+def _picture(image: Image) -> bytes:
+    return b"".join([b'{"type":"image_url","image_url":{"url":', picture_address(image), b"}}"])
 
 
 def _of_pictures(parts: Sequence[bytes]) -> bytes:

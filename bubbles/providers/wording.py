@@ -40,18 +40,21 @@ KEY_IS_WRONG = _any(
     r"api[ _]key[ _](?:not[ _]valid|not[ _]found|invalid|expired)",  # Gemini answers 400
     r"authentication_error|permission_error|unauthenticated|unauthorized",
 )
-LIMITED = _any(r"rate[_ ]?limit", r"too[_ ]many[_ ]requests", r"resource_exhausted", r"throttl", r"quota")
+LIMITED = _any(
+    *(r"rate[_ ]?limit", r"too[_ ]many[_ ]requests", r"resource_exhausted", r"throttl", r"quota", r"usage[_ ]limit"),
+)
 OUT_OF_MONEY = _any(
     r"insufficient[_ ](?:quota|balance|credit|funds)",  # OpenAI, DeepSeek, OpenRouter
     r"credit balance is too low",  # Anthropic answers 400
     r"billing_hard_limit|exceeded_current_quota_error",  # OpenAI, Moonshot
+    r"usage[_ ]not[_ ]included",  # a ChatGPT subscription without Codex
 )
-USED_UP = _any(r"per[ -_]day", r"\b[rt]pd\b", r"\bdaily\b", r"check your plan and billing", r"usage limit")
+USED_UP = _any(r"per[ -_]day", r"\b[rt]pd\b", r"\bdaily\b", r"check your plan and billing", r"usage[_ ]limit")
 """A quota for longer than a minute, if nothing is said of when to try again."""
 
 FLAGGED = _any(r"moderation", r"flagged", r"content[_ ](?:policy|filter)")
 INVALID = _any(
     r"invalid[_ ](?:request|argument|prompt)|bad[_ ]?request|not[_ ]found|unsupported",
-    r"content[_ ](?:policy|filter)|moderation|safety|flagged|data_inspection_failed",
+    r"(?:content|cyber)[_ ](?:policy|filter)|moderation|safety|flagged|data_inspection_failed",
 )
 """Codes inside a reply of status 200 that asking again does not change."""

@@ -64,6 +64,16 @@ class Toolbox:
         self._specs: dict[tuple[str, ...], tuple[ToolSpec, ...]] = {}
         self._with_sources: dict[tuple[int, ...], tuple[tuple[ToolSpec, ...], ...]] = {}
 
+    def without(self, *names: str) -> Toolbox:
+        """The same tools but for these."""
+        return Toolbox(
+            (tool for name, tool in self._tools.items() if name not in names),
+            result_tokens=self._result_tokens,
+            spill=self._spill,
+            mask=self._mask,
+            sources=self._sources,
+        )
+
     def specs(self, origin: Origin) -> tuple[ToolSpec, ...]:
         """What the model is offered in a turn of ``origin``: the same object for the same tools."""
         names = tuple(name for name, tool in self._tools.items() if tool.offered(origin))

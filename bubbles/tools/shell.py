@@ -26,22 +26,28 @@ MAX_SCRIPT = 131_071
 MAX_HINT = 200
 
 
-class ExecArgs(Args):
+class ScriptArgs(Args):
     script: Annotated[str, Field(min_length=1, max_length=MAX_SCRIPT)]
     """Run by bash -c, without any start-up file."""
     timeout_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """Seconds after which it is ended with all that it started. In the background there is no limit unless given."""
+    """Seconds after which it is ended with all that it started."""
     cwd: Annotated[str, Field(max_length=4096)] | None = None
     """Where to run it, inside the session's directories; the working directory if left out."""
+
+
+class ExecArgs(ScriptArgs):
     background: bool = False
-    """Start it and go on; its output is seen with the process tool."""
+    """Start it and go on, without a limit of time unless one is given; its output is seen with the process tool."""
 
 
 class Exec:
     name = "exec"
-    args = ExecArgs
 
-    def __init__(self, controller: Controller, place_of: PlaceOf, processes: Processes, settings: ExecSettings) -> None:
+    def __init__(
+        self, controller: Controller, place_of: PlaceOf, processes: Processes | None, settings: ExecSettings
+    ) -> None:
+        """Without ``processes``, which the process tool looks at, nothing can be started in the background."""
+        self.args: type[ScriptArgs] = ScriptArgs if processes is None else ExecArgs
         self._controller = controller
         self._place_of = place_of
         self._processes = processes
@@ -50,25 +56,27 @@ class Exec:
 
     @property
     def description(self) -> str:
+        background = "" if self._processes is None else "For what goes on (a server, a watcher), set background. "
         return (
             "Run a bash script in the session's sandbox. Stdout and stderr come back together, then the exit status "
             "unless it is 0. It has no terminal and no input, and each script begins anew: cd and variables do not "
             f"last. Time limit: {self._settings.timeout_s:g} s, or as given up to {self._settings.max_timeout_s:g} s. "
-            "For what goes on (a server, a watcher), set background. A person may be asked first; what was declined "
-            "was not run."
+            f"{background}A person may be asked first; what was declined was not run."
         )
 
     def offered(self, origin: Origin) -> bool:
         del origin
         return True
 
-    def hint(self, args: ExecArgs) -> str:
-        return f"exec({quoted(args.script.strip()[:MAX_HINT])}{', background' if args.background else ''})"
+    def hint(self, args: ScriptArgs) -> str:
+        return f"exec({quoted(args.script.strip()[:MAX_HINT])}{', background' if _goes_on(args) else ''})"
 
-    async def run(self, args: ExecArgs, origin: Origin) -> ToolResult:
-        return await (self._start(args, origin) if args.background else self._exec(args, origin))
+    async def run(self, args: ScriptArgs, origin: Origin) -> ToolResult:
+        if self._processes is not None and _goes_on(args):
+            return await self._start(args, self._processes, origin)
+        return await self._exec(args, origin)
 
-    async def _exec(self, args: ExecArgs, origin: Origin) -> ToolResult:
+    async def _exec(self, args: ScriptArgs, origin: Origin) -> ToolResult:
         timeout_s = min(args.timeout_s or self._settings.timeout_s, self._settings.max_timeout_s)
         request = ExecRequest(
             argv=(*SHELL, args.script),
@@ -88,18 +96,18 @@ class Exec:
         before = self._first(done.reset, done.warnings, origin)
         return ToolResult(text=_joined(before, text, last), is_error=_failed(done))
 
-    async def _start(self, args: ExecArgs, origin: Origin) -> ToolResult:
-        self._processes.check_room(origin)
+    async def _start(self, args: ScriptArgs, processes: Processes, origin: Origin) -> ToolResult:
+        processes.check_room(origin)
         limit = None if args.timeout_s is None else min(args.timeout_s, self._settings.max_timeout_s)
         request = ExecRequest(argv=(*SHELL, args.script), cwd=args.cwd, timeout_s=limit, merge_stderr=True)
         place = await self._placed(args, origin)
         with explained(args.cwd or ".", place):
             started = await self._controller.start(request, place, origin)
-        running = self._processes.add(started.process, args.script, args.cwd, origin)
+        running = processes.add(started.process, args.script, args.cwd, origin)
         before = self._first(started.reset, started.warnings, origin)
         return ToolResult(text=f"{before}Started in the background as process {running.id}.")
 
-    async def _placed(self, args: ExecArgs, origin: Origin) -> Workplace:
+    async def _placed(self, args: ScriptArgs, origin: Origin) -> Workplace:
         """Where it would run. Raises ToolError for a directory outside the roots: nobody need be asked about that."""
         place = self._place_of(origin)
         if args.cwd and not await asyncio.to_thread(_inside, place, args.cwd):
@@ -118,6 +126,10 @@ class Exec:
             self._warned[origin.session_key] = warnings
             said += [f"[{warning}]\n" for warning in warnings]
         return "".join(said)
+
+
+def _goes_on(args: ScriptArgs) -> bool:
+    return isinstance(args, ExecArgs) and args.background
 
 
 def _inside(place: Workplace, cwd: str) -> bool:

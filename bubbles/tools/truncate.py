@@ -46,7 +46,8 @@ class DeskSpill:
     async def keep(self, call_id: str, text: str, origin: Origin) -> str | None:
         data = await asyncio.to_thread(_encoded, text)
         try:
-            path = str(self._folders_of(origin).data / FOLDER / f"{safe_name(call_id)}.txt")
+            name = safe_name(f"{origin.task}_{call_id}" if origin.task else call_id)  # a task counts its own calls
+            path = str(self._folders_of(origin).data / FOLDER / f"{name}.txt")
             await self._controller.write_file(path, data, self._place_of(origin), origin)
         except (BubblesError, SandboxError):
             return None

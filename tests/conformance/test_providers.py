@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from bubbles.providers.codex_client import CodexProvider
 from bubbles.providers.contract import (
     AssistantMessage,
     Category,
@@ -26,10 +27,15 @@ from bubbles.providers.contract import (
     ToolSpec,
     UserMessage,
 )
+from bubbles.providers.copilot_client import CopilotProvider
 from bubbles.providers.custom_client import CustomProvider
 from bubbles.providers.litellm_client import LitellmProvider
+from bubbles.providers.logins.contract import Access
 from bubbles.providers.registry import REGISTRY
 from bubbles.providers.retry import Retrying
+from tests import responses_wire
+from tests.model_server import faults_of
+from tests.own_login import OwnLogin
 from tests.playback import (
     SILENCE,
     Answer,
@@ -48,19 +54,102 @@ from tests.playback import (
 KEY = "sk-invented-0123456789abcdef"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A request, whatever wire it took."""
+
+    system: str
+    tools: list[str]
+    kinds: list[str]
+    """Of the messages: ``user``, ``assistant``, ``call``, ``tool``."""
+    ids: list[str]
+    """Of calls and results, in their order."""
+    last: object
+
+
+def seen_in_chat(body: Any) -> Seen:
+    first, *messages = body["messages"]
+    assert first["role"] == "system"
+    kinds, ids = [], []
+    for message in messages:
+        kinds.append(message["role"])
+        calls = [call["id"] for call in message.get("tool_calls") or ()]
+        kinds += ["call"] * len(calls)
+        ids += calls + ([message["tool_call_id"]] if message["role"] == "tool" else [])
+    return Seen(
+        system=first["content"],
+        tools=[tool["function"]["name"] for tool in body["tools"]],
+        kinds=kinds,
+        ids=ids,
+        last=messages[-1]["content"],
+    )
+
+
+def seen_in_responses(body: Any) -> Seen:
+    names = {"function_call": "call", "function_call_output": "tool"}
+    last = body["input"][-1]
+    return Seen(
+        system=body["instructions"],
+        tools=[tool["name"] for tool in body["tools"]],
+        kinds=[names.get(item["type"]) or item["role"] for item in body["input"]],
+        ids=[item["call_id"] for item in body["input"] if "call_id" in item],
+        last=last["content"][0].get("text") if last["type"] == "message" else last,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Path:
+    """How a provider is reached: ``make`` takes the server's address without ``/v1``, and seconds of silence."""
+
+    make: Callable[[str, float], Provider]
+    model: str = "test-model"
+    endpoint: str = "/chat/completions"
+    answer: Callable[[Answer], Answer] = lambda answer: answer
+    seen: Callable[[Any], Seen] = seen_in_chat
+    faults: Callable[[Any], list[str]] = lambda body: faults_of(body["messages"])
+    limits: bool = True
+    """Whether the vendor takes a temperature and a limit of the output."""
+    slow: bool = False
+
+
 def through_litellm(name: str) -> Callable[[str, float], Provider]:
     return lambda url, timeout_s: LitellmProvider(
         REGISTRY[name], base_url=url, api_key=KEY, request_timeout_s=timeout_s
     )
 
 
-PATHS: dict[str, Callable[[str, float], Provider]] = {
-    "custom": lambda url, timeout_s: CustomProvider(base_url=url, api_key=KEY, request_timeout_s=timeout_s),
-    "litellm": through_litellm("openai"),
-    "litellm by its own client": through_litellm("vllm"),
+def codex(url: str, timeout_s: float) -> Provider:
+    login = OwnLogin(Access(token=KEY, account="account-1"))
+    return CodexProvider(login, base_url=f"{url}/backend-api/codex", request_timeout_s=timeout_s)
+
+
+def copilot(url: str, timeout_s: float) -> Provider:
+    login = OwnLogin(Access(token=KEY, more={"api": url}))
+    return CopilotProvider(login, usual="https://unused.test", request_timeout_s=timeout_s)
+
+
+PATHS: dict[str, Path] = {
+    "custom": Path(make=lambda url, timeout_s: CustomProvider(base_url=url, api_key=KEY, request_timeout_s=timeout_s)),
+    "litellm": Path(make=through_litellm("openai")),
+    "litellm by its own client": Path(make=through_litellm("vllm"), slow=True),
+    "openai_codex": Path(
+        make=codex,
+        endpoint="/backend-api/codex/responses",
+        answer=responses_wire.translated,
+        seen=seen_in_responses,
+        faults=responses_wire.faults_of,
+        limits=False,
+    ),
+    "github_copilot": Path(make=copilot),
+    "github_copilot by its other API": Path(
+        make=copilot,
+        model="gpt-6-test-model",
+        endpoint="/responses",
+        answer=responses_wire.translated,
+        seen=seen_in_responses,
+        faults=lambda body: responses_wire.faults_of(body, responses_wire.COPILOT_FIELDS),
+    ),
 }
-"""How each path is made: of the server's address without ``/v1``, and seconds of silence."""
-SLOW = ("litellm by its own client",)
 
 TOOL = ToolSpec(
     name="read_file",
@@ -92,13 +181,14 @@ class Talk:
     """A provider with its retries, whose waits take no time, and what came of asking it."""
 
     provider: Provider
+    path: Path
     server: Playback | None = None
     waits: list[float] = field(default_factory=list)
     screen: Screen = field(default_factory=Screen)
     retries: int = 2
 
     async def ask(self, messages: tuple[Message, ...] = HELLO, **more: Any) -> ModelReply:
-        request = ModelRequest(model="test-model", system="Be brief.", messages=messages, tools=(TOOL,), **more)
+        request = ModelRequest(model=self.path.model, system="Be brief.", messages=messages, tools=(TOOL,), **more)
 
         async def sleep(seconds: float) -> None:
             self.waits.append(seconds)
@@ -117,23 +207,28 @@ class Talk:
         assert self.server is not None
         return [request.json for request in self.server.requests]
 
+    @property
+    def seen(self) -> list[Seen]:
+        return [self.path.seen(body) for body in self.sent]
+
 
 Start = Callable[..., Any]
 
 
-@pytest.fixture(params=[pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in PATHS])
+@pytest.fixture(params=[pytest.param(name, marks=[pytest.mark.slow] * path.slow) for name, path in PATHS.items()])
 def talk(request: pytest.FixtureRequest) -> Start:
     """Opens a talk with a server that plays these answers."""
-    make = PATHS[request.param]
+    path = PATHS[request.param]
 
     @asynccontextmanager
     async def start(*answers: Answer, timeout_s: float = 15.0, retries: int = 2, url: str = "") -> AsyncIterator[Talk]:
-        async with playing(*answers) as server:
-            provider = make(url or server.url, timeout_s)
+        async with playing(*map(path.answer, answers)) as server:
+            provider = path.make(url or server.url, timeout_s)
             try:
-                yield Talk(provider, server, retries=retries)
+                yield Talk(provider, path, server, retries=retries)
             finally:
                 await provider.aclose()
+        assert [fault for sent in server.requests for fault in path.faults(sent.json)] == []
 
     return start
 
@@ -145,11 +240,10 @@ async def test_a_streamed_reply_is_shown_while_it_comes_and_returned_whole(talk:
     assert (reply.message.text, reply.stop, on.screen.shown) == ("Hello wörld", Stop.END, "Hello wörld")
     assert (reply.usage.input_tokens, reply.usage.output_tokens, reply.usage.cached_tokens) == (11, 5, 4)
     [request] = on.server.requests
-    assert (request.method, request.target.endswith("/chat/completions")) == ("POST", True)
+    assert (request.method, request.target.endswith(on.path.endpoint)) == ("POST", True)
     assert request.header("Authorization") == f"Bearer {KEY}"
     assert request.json["model"].endswith("test-model")
-    assert request.json["messages"][0] == {"role": "system", "content": "Be brief."}
-    assert request.json["tools"][0]["function"]["name"] == "read_file"
+    assert (on.seen[0].system, on.seen[0].tools, on.seen[0].last) == ("Be brief.", ["read_file"], "Hello")
     assert request.json["stream"] is True
 
 
@@ -216,11 +310,10 @@ async def test_history_is_sent_in_the_order_that_vendors_demand(talk: Start) -> 
     )
     async with talk(said("A cat.")) as on:
         await on.ask(history)
-    _, *sent = on.sent[0]["messages"]
-    assert [message["role"] for message in sent][:4] == ["user", "assistant", "tool", "tool"]
-    assert [call["id"] for call in sent[1]["tool_calls"]] == ["c1", "c2"]
-    assert [message["tool_call_id"] for message in sent[2:4]] == ["c1", "c2"]
-    assert json.dumps(sent).count("data:image/png;base64,iVBORw==") == 2
+    [seen] = on.seen
+    assert [kind for kind in seen.kinds if kind != "assistant"][:5] == ["user", "call", "call", "tool", "tool"]
+    assert seen.ids == ["c1", "c2", "c1", "c2"]
+    assert json.dumps(on.sent).count("data:image/png;base64,iVBORw==") == 2
 
 
 async def test_limits_and_temperature_are_sent_only_if_there_are_any(talk: Start) -> None:
@@ -228,8 +321,9 @@ async def test_limits_and_temperature_are_sent_only_if_there_are_any(talk: Start
         await on.ask()
         await on.ask(temperature=0.5, max_output_tokens=99)
     plain, limited = on.sent
-    assert not plain.keys() & {"temperature", "max_tokens", "max_completion_tokens"}
-    assert (limited["temperature"], limited.get("max_tokens", limited.get("max_completion_tokens"))) == (0.5, 99)
+    names = ("temperature", "max_tokens", "max_completion_tokens", "max_output_tokens")
+    assert not plain.keys() & set(names)
+    assert [limited[name] for name in names if name in limited] == ([0.5, 99] if on.path.limits else [])
 
 
 MINUTE_QUOTA = json_answer(
@@ -392,4 +486,4 @@ async def test_many_requests_at_once_do_not_mix(talk: Start) -> None:
     async with talk(said("Same.")) as on, asyncio.TaskGroup() as group:
         tasks = [group.create_task(on.ask((UserMessage(text=f"question {number}"),))) for number in range(20)]
     assert {task.result().message.text for task in tasks} == {"Same."}
-    assert {sent["messages"][-1]["content"] for sent in on.sent} == {f"question {number}" for number in range(20)}
+    assert {seen.last for seen in on.seen} == {f"question {number}" for number in range(20)}

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from bubbles.providers.codex_client import CodexProvider
 from bubbles.providers.contract import (
     AssistantMessage,
     Category,
@@ -28,9 +29,12 @@ from bubbles.providers.contract import (
     Usage,
     UserMessage,
 )
+from bubbles.providers.copilot_client import CopilotProvider
 from bubbles.providers.custom_client import CustomProvider
 from bubbles.providers.litellm_client import LitellmProvider
-from bubbles.providers.registry import REGISTRY, Entry, Wire
+from bubbles.providers.logins.contract import Access
+from bubbles.providers.registry import REGISTRY, Entry, Kind, Wire
+from tests.own_login import OwnLogin
 from tests.playback import Answer, Ending, Playback, playing, stream
 from tests.providers_wire import ANTHROPIC, GEMINI, OPENAI, RESPONSES, replies
 
@@ -60,6 +64,8 @@ WIRES: dict[str, tuple[str, str, str]] = {
     "custom": ("", "/v1/chat/completions", "some-model"),
     "ollama": ("http://localhost:11434", "/v1/chat/completions", "some-model"),
     "vllm": ("http://localhost:8000", "/v1/chat/completions", "some-model"),
+    "openai_codex": ("https://chatgpt.com", "/backend-api/codex/responses", "some-model"),
+    "github_copilot": ("https://api.githubcopilot.com", "/chat/completions", "some-model"),
 }
 """For each name: the server that it calls unless told otherwise, the target there, and ``model`` in the body."""
 KEY_HEADERS = {Wire.ANTHROPIC: ("x-api-key", KEY), Wire.GEMINI: ("x-goog-api-key", KEY)}
@@ -68,6 +74,12 @@ ABOUT_US = ("x-stainless-", "http-referer", "x-title")
 
 def made(entry: Entry, server: Playback, **more: Any) -> Provider:
     path = urlsplit(entry.base_url or "").path
+    if entry.kind is Kind.LOGIN:
+        more.pop("api_key", None)
+        login = OwnLogin(Access(token=KEY))
+        if entry.wire is Wire.RESPONSES:
+            return CodexProvider(login, base_url=server.url + path, request_timeout_s=15.0, **more)
+        return CopilotProvider(login, usual=server.url + path, request_timeout_s=15.0, **more)
     settings = {"base_url": server.url + path, "api_key": KEY, "request_timeout_s": 15.0, **more}
     return LitellmProvider(entry, **settings) if entry.litellm else CustomProvider(entry.name, **settings)
 
@@ -81,7 +93,7 @@ async def asked(provider: Provider, messages: tuple[Message, ...] = HELLO, **mor
 
 
 @pytest.mark.req("PROV-01", "PROV-09", "SEC-01")
-@pytest.mark.parametrize("name", [name for name, entry in REGISTRY.items() if entry.usable])
+@pytest.mark.parametrize("name", REGISTRY)
 async def test_a_request_is_what_the_vendor_wants_and_a_tool_call_comes_back(name: str) -> None:
     entry = REGISTRY[name]
     server_usual, target, model = WIRES[name]
@@ -100,8 +112,8 @@ async def test_a_request_is_what_the_vendor_wants_and_a_tool_call_comes_back(nam
     assert f"{request.headers}".count(KEY) == 1
     assert request.json.get("model", "") == model
     assert "Be brief." in request.body.decode()
-    if entry.litellm:
-        usual = urlsplit(LitellmProvider(entry).base_url)
+    if entry.name != "custom":
+        usual = urlsplit((LitellmProvider(entry).base_url if entry.litellm else entry.base_url) or "")
         assert f"{usual.scheme}://{usual.netloc}" == server_usual
         assert target.startswith(usual.path)
     [call] = reply.message.tool_calls
@@ -215,7 +227,8 @@ def test_an_address_may_be_written_as_people_write_it(name: str, written: str, m
 async def test_b091_half_a_reply_is_a_failure_however_politely_it_ends(
     wire: Wire, cut: bool, category: Category
 ) -> None:
-    half = {Wire.OPENAI: OPENAI[:1], Wire.ANTHROPIC: ANTHROPIC[:6], Wire.GEMINI: GEMINI[:2]}[wire]
+    halves = {Wire.OPENAI: OPENAI[:1], Wire.ANTHROPIC: ANTHROPIC[:6], Wire.GEMINI: GEMINI[:2]}
+    half = {**halves, Wire.RESPONSES: RESPONSES[:4]}[wire]
     ending = Ending.CLOSE if cut else Ending.KEEP
     entry = next(entry for entry in REGISTRY.values() if entry.wire is wire)
     async with playing(stream(*half, done=False, ending=ending)) as server:

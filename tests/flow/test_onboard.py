@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from bubbles.cli import main
-from bubbles.providers.registry import REGISTRY, usable
+from bubbles.providers.registry import REGISTRY, names
 
 pytestmark = [pytest.mark.req("CLI-01", "CFG-01"), pytest.mark.timeout(60)]
 
@@ -243,8 +243,8 @@ def test_a_configuration_that_others_can_read_is_closed_to_them(bubbles: Run, da
     [
         (("--refresh", "--reset"), "exclude each other"),
         (("--provider", "opanai"), "take one of anthropic, openai"),
-        (("--provider", "openai-codex", "--api-key-env", "A_KEY"), "openai_codex (a ChatGPT subscription) needs a"),
-        (("--model", "github-copilot/gpt-5", "--api-key-env", "A_KEY"), "needs a login, which is to come"),
+        (("--provider", "openai-codex", "--api-key-env", "A_KEY"), "openai_codex, which has no key: run 'bubbles prov"),
+        (("--model", "github-copilot/gpt-5", "--api-key-env", "A_KEY"), "run 'bubbles provider login github_copilot'"),
         (
             ("--model", "anthropc/claude-x", "--api-key-env", "A_KEY"),
             "anthropc is no provider; did you mean anthropic?",
@@ -274,15 +274,30 @@ def test_wrong_usage_is_one_sentence_and_makes_no_configuration(
 
 
 def test_every_provider_is_known_by_its_name(bubbles: Run, data: Path) -> None:
-    for name in usable():
+    for name in names():
         assert bubbles("--provider", name.upper()).returncode == 0
         assert json.loads(config(data).read_text())["agents"]["defaults"]["provider"] == name
 
 
 @pytest.mark.req("PROV-03")
-def test_a_provider_that_is_to_come_is_not_offered(bubbles: Run) -> None:
+def test_every_provider_is_offered(bubbles: Run) -> None:
     offered = one_sentence(bubbles("--provider", "nobody"), 2)
-    assert [name for name in REGISTRY if name in offered] == list(usable())
+    assert offered.rpartition("take one of ")[2].partition(": see")[0].split(", ") == list(REGISTRY)
+
+
+@pytest.mark.req("PROV-03")
+@pytest.mark.parametrize("argv", [("--model", "github-copilot/gpt-5"), ("--provider", "openai_codex", "--model", "m")])
+def test_a_provider_by_login_needs_no_key_and_the_login_is_the_next_step(
+    bubbles: Run, data: Path, argv: tuple[str, ...]
+) -> None:
+    found = printed(bubbles(*argv, "--sandbox", "local", "--json"))
+    name = "openai_codex" if "openai_codex" in argv else "github_copilot"
+    assert found["next"][0] == f"{name} needs a login, and there is none: run 'bubbles provider login {name}'."
+    assert found["problem"] == found["next"][0]
+    (data / "logins").mkdir()
+    (data / "logins" / f"{name}.json").write_text("{}")
+    found = printed(bubbles(*argv, "--json"))
+    assert (found["problem"], found["next"]) == (None, ["Talk to your assistant: bubbles agent"])
 
 
 @pytest.mark.req("PROV-02")
@@ -335,7 +350,8 @@ def test_who_chose_no_sandbox_is_told_what_local_is(bubbles: Run) -> None:
 
 
 async def test_the_shell_completes_providers_and_sandboxes(data: Path) -> None:
-    for option, begun, expected in (("--provider", "op", {"openai", "openrouter"}), ("--sandbox", "b", {"bubblewrap"})):
+    cases = (("--provider", "op", {"openai", "openai_codex", "openrouter"}), ("--sandbox", "b", {"bubblewrap"}))
+    for option, begun, expected in cases:
         program = await asyncio.create_subprocess_exec(
             str(Path(sys.executable).parent / "bubbles"),
             stdout=asyncio.subprocess.PIPE,

@@ -264,8 +264,13 @@ ls -la; cat ~/.gnupg/secring.gpg
 grep -r password ~/.ssh
 grep token ~/.netrc
 cat @HOME@/.bubbles/config.json
+cat ~/.bubbles/logins/openai_codex.json
+grep -r token ~/.bubbles/logins
+cp -r ~/.bubbles/logins .
+cat ~/.bubbles/*/*codex*
 cat ~/.codex/auth.json
 python3 -c "print(open('/home/op/.ssh/id_rsa').read())"
+python3 -c "print(open('/home/op/.bubbles/logins/github_copilot.json').read())"
 cat /etc/shadow
 cat /etc//shadow
 cat /etc/./shadow

@@ -10,7 +10,7 @@ OF_SESSION = {
     "/prompt": "print the system prompt exactly as it is sent",
     "/compact": "summarise the older part of this conversation",
     "/status": "show what is in force here",
-    "/stop": "stop what runs",
+    "/stop": "stop what runs; /stop ID a task in the background, /stop all everything",
     "/help": "show the commands",
 }
 OF_CARDS = ("/approve", "/deny")

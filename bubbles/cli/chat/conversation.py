@@ -18,6 +18,7 @@ from bubbles.cli.chat.view import TurnView
 from bubbles.cli.unchosen import no_boundary
 from bubbles.config.schema import SessionSettings
 from bubbles.config.session import load_session_settings
+from bubbles.dispatch.notices import going_on
 from bubbles.dispatch.turns import CONFIG
 from bubbles.errors import BubblesError
 from bubbles.sessions.contract import TurnEnd
@@ -33,7 +34,7 @@ HOW_TO_LEAVE = "Nothing runs. Ctrl-D or exit leaves."
 LAST_WORDS_S = 0.3
 """How long leaving waits for a turn that may be about to end."""
 NO_MODEL = (
-    "No model is chosen yet: leave and run 'bubbles onboard --model anthropic/claude-sonnet-4-5 --api-key-env "
+    "No model is chosen yet: leave and run 'bubbles onboard --model anthropic/claude-sonnet-5-5 --api-key-env "
     "ANTHROPIC_API_KEY', or choose one for this session with /config model MODEL."
 )
 MAX_LISTED = 50
@@ -100,6 +101,8 @@ class Conversation:
                 if turn.has_said(message.text):
                     return
             self.screen(key).notice(message.text)
+        elif message.kind is Kind.TASK:
+            self.screen(key).remark(message.text)
 
     # For the terminal
 
@@ -109,13 +112,16 @@ class Conversation:
 
     def interrupted(self) -> None:
         stopped = self._assistant is not None and self._assistant.dispatcher.stop(self.key)
-        self.screen(self.key).remark("Stopped." if stopped else HOW_TO_LEAVE)
+        left = "" if self._assistant is None else going_on(self._assistant.tasks.running(self.key))
+        self.screen(self.key).remark(f"{'Stopped.' if stopped else HOW_TO_LEAVE} {left}".strip())
         if not stopped and self._terminal is not None:
             self._terminal.ready()
 
     def toolbar(self) -> str:
         work = "  working: Ctrl-C stops it" if self.running else ""
-        return f"{name_of(self.key)}  {self._in_force.model}  {self._in_force.sandbox}{work}"
+        count = 0 if self._assistant is None else len(self._assistant.tasks.running(self.key))
+        tasks = f"  {_tasks(count)} in the background" if count else ""
+        return f"{name_of(self.key)}  {self._in_force.model}  {self._in_force.sandbox}{work}{tasks}"
 
     def names(self) -> tuple[str, ...]:
         """Of the sessions there were when last looked."""
@@ -152,6 +158,9 @@ class Conversation:
         with suppress(TimeoutError):  # a turn whose reply is there already is not to be called a stopped one
             async with asyncio.timeout(LAST_WORDS_S):
                 await self._quiet.wait()
+        if count := assistant.tasks.count:
+            screen = self.screen(self.key)
+            screen.remark(f"{_tasks(count)} in the background: interrupted, and told of when the session goes on.")
 
     def _banner(self) -> str:
         here, name = self._in_force, name_of(self.key)
@@ -229,6 +238,10 @@ class _Turn:
         if isinstance(came, TurnOutcome) and came.error is None:
             return None if came.text else EMPTY
         return None if self.told else NO_ANSWER
+
+
+def _tasks(count: int) -> str:
+    return "1 task" if count == 1 else f"{count} tasks"
 
 
 def in_force(assistant: Assistant, key: str, options: Options) -> tuple[InForce, str | None]:

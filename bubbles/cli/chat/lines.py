@@ -88,6 +88,8 @@ class LineTerminal:
             yield self._asked
         finally:
             self._asked = None
+            if not self._keys.running:  # a task in the background asked: no end of a turn will say so
+                self.ready()
 
     def _read(self) -> None:
         try:

@@ -151,6 +151,8 @@ async def _turn(shop: Workshop, errand: Errand, view: TurnView, heard: Heard, se
         project=errand.options.project,
         backend=errand.options.backend,
         on_warning=complain,
+        goes_on=False,
+        on_secret=errand.options.learn,
     ) as opened:
         await opened.dispatcher.deliver(message_for(errand.options.session, errand.text))
         await heard.over.wait()

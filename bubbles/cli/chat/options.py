@@ -25,6 +25,11 @@ class Options:
     backend: str | None = None
     log: Log | None = None
 
+    def learn(self, secret: str) -> None:
+        """No line of the log has it from now on."""
+        if self.log is not None:
+            self.log.learn(secret)
+
 
 def message_for(session: str, text: str) -> InboundMessage:
     """What the person at this terminal says in a session."""

@@ -48,6 +48,7 @@ async def talk(shop: Workshop, options: Options) -> int:
             project=options.project,
             backend=options.backend,
             on_warning=screen.notice,
+            on_secret=options.learn,
         ) as opened:
             await conversation.hold(opened, terminal)
     return 0

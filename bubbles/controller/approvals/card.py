@@ -118,6 +118,8 @@ def how_to_answer(card: ApprovalCard, timeout_s: float) -> str:
 def _details(card: ApprovalCard, rows: int) -> Iterator[tuple[str, str]]:
     if card.segment and card.segment.strip() != card.command.strip():
         yield "because of", shown_line(card.segment)
+    if card.task:
+        yield "wanted by", f"{shown_line(card.task)}, a task in the background"
     yield "why", shown_line(card.reason)
     yield "where", shown_line(card.directory)
     yield "sandbox", f"{shown_line(card.sandbox)}, network: {shown_line(card.network)}"

@@ -62,6 +62,8 @@ class ApprovalCard:
     """The backend's name."""
     network: str
     """``none``, ``allowlist`` or ``full``."""
+    task: str = ""
+    """Id of the task in the background that wants it; empty for the conversation's own turn."""
     timeout_s: float | None = field(default=None, compare=False)
     """How long it waits for an answer: the broker sets it when it asks. None while it is not known."""
 

@@ -81,6 +81,7 @@ def of_origin(origin: Origin) -> Fields:
         "channel": origin.address.channel,
         "chat": origin.address.chat_id,
         "sender": origin.sender,
+        **({"task": origin.task} if origin.task else {}),
     }
 
 

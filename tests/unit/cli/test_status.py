@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 from bubbles.cli.status import status
+from bubbles.config.load import load_settings
 from bubbles.errors import ConfigError
+from bubbles.mcp.fake import server_tool
+from bubbles.mcp.shelf import Learnt, Shelf
 
 pytestmark = pytest.mark.req("AUD-02", "CLI-01")
 
@@ -140,3 +143,30 @@ def test_the_model_is_shown_with_who_answers_and_why(data: Path, capsys: pytest.
     shown = capsys.readouterr().out
     assert found["model"]["reason"] in shown
     assert "key-of-the-owner" not in shown
+
+
+@pytest.mark.req("TOOL-09", "CLI-03")
+def test_mcp_servers_are_shown_as_last_seen_and_none_is_started(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mark = data.parent / "started"
+    servers = {
+        "notes": {"command": "touch", "args": [str(mark)]},
+        "new": {"url": "https://user:key-of-the-owner@mcp.example/mcp"},
+        "old": {"command": "x", "enabled": False},
+    }
+    write(data / "config.json", json.dumps({"tools": {"mcpServers": servers}}))
+    known = load_settings().tools.mcp_servers["notes"]
+    tool = server_tool("notes", "ping", "Says that it is there.")
+    seen = "2026-12-01T10:05:06+00:00"
+    Shelf(data).write("notes", known, Learnt(tools=(tool,), seen=seen, problem="the program ended\x1b"))
+    found = {server["name"]: server for server in as_json(capsys)["mcp_servers"]}
+    assert (found["notes"]["tool_count"], found["notes"]["seen"]) == (1, seen)
+    assert (found["new"]["kind"], found["new"]["seen"], found["old"]["state"]) == ("http", None, "off")
+    assert status() == 0
+    shown = capsys.readouterr().out
+    assert "mcp server notes (stdio): 1 tool, seen 2026-12-01 10:05 UTC" in shown
+    assert "warning: the program ended" in shown
+    assert "mcp server new (http): not seen yet" in shown
+    assert "mcp server old (stdio): off" in shown
+    assert "key-of-the-owner" not in shown
+    assert "\x1b" not in shown
+    assert not mark.exists()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from bubbles.controller.redaction import REDACTED, Redactor
+from bubbles.controller.redaction import MAX_LEARNT, REDACTED, Redactor
 
 pytestmark = pytest.mark.req("SEC-03")
 
@@ -172,3 +173,25 @@ def test_time_grows_with_the_text_and_no_faster(redactor: Redactor, piece: str) 
         redactor.redact(piece * (30_000 // len(piece)))
         took.append(time.perf_counter() - started)
     assert min(took) < 0.5
+
+
+def test_a_secret_that_comes_up_later_is_hidden_from_then_on() -> None:
+    redactor = Redactor(["zq-9f8e7d6c5b4a"])
+    assert redactor.mask("kelp-and-driftwood") == "kelp-and-driftwood"
+    redactor.learn("kelp-and-driftwood")
+    assert redactor.mask("a kelp-and-drift'wood' zq-9f8e7d6c5b4a b") == f"a {REDACTED}' {REDACTED} b"
+    redactor.learn("short")
+    assert redactor.mask("short") == "short"
+
+
+def test_many_threads_may_teach_and_redact_at_once_and_old_secrets_are_forgotten() -> None:
+    redactor = Redactor()
+    with ThreadPoolExecutor(8) as pool:
+        for number in range(MAX_LEARNT):
+            pool.submit(redactor.learn, f"renewed-{number:06}")
+            pool.submit(redactor.redact, "x" * 1_000)
+    text = " ".join(f"renewed-{number:06}" for number in range(MAX_LEARNT))
+    assert redactor.mask(text) == " ".join([REDACTED] * MAX_LEARNT)
+    for number in range(MAX_LEARNT):
+        redactor.learn(f"newer-{number:06}")
+    assert redactor.mask("renewed-000001 newer-000001") == f"renewed-000001 {REDACTED}"

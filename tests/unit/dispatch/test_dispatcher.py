@@ -12,7 +12,7 @@ import pytest
 from bubbles.agent.contract import TurnObserver, TurnOutcome
 from bubbles.bus import Address, InboundMessage, Kind, Origin, OutboundMessage, Trigger
 from bubbles.controller.approvals.contract import Heard
-from bubbles.dispatch.contract import CommandError, Pending, Policy
+from bubbles.dispatch.contract import CommandError, NoTasks, Pending, Policy, RunningTasks
 from bubbles.dispatch.dispatcher import FULL, MAX_WAITING, Dispatcher, Wiring
 from bubbles.dispatch.notices import BROKEN, BUSY, CLI, USED_UP, of_provider
 from bubbles.dispatch.slots import Slots
@@ -21,7 +21,7 @@ from bubbles.providers.contract import Category, ProviderError, ToolCall
 from bubbles.sessions.contract import SessionBusyError, TurnEnd
 from sandbox_backends.errors import InvalidSpecError
 
-Play = Callable[[InboundMessage, Origin, TurnObserver, Pending], Awaitable[TurnOutcome]]
+Play = Callable[[InboundMessage, Origin, TurnObserver, Pending], Awaitable[TurnOutcome | None]]
 CALL = ToolCall(id="1", name="exec", arguments="{}")
 IN_A_CHAT = Origin(session_key="fake.1", address=Address(channel="fake", chat_id="1"), sender="ann")
 
@@ -80,7 +80,7 @@ class Plain:
 
     async def run(
         self, message: InboundMessage, origin: Origin, observer: TurnObserver, pending: Pending
-    ) -> TurnOutcome:
+    ) -> TurnOutcome | None:
         return await self.play(message, origin, observer, pending)
 
     def answer(self, text: str, *, origin: Origin, reply_to: str | None = None) -> Heard | None:
@@ -103,7 +103,9 @@ class PlainCommands:
 
 
 @asynccontextmanager
-async def scene(play: Play = echo, *, slots: int = 4, policy: Policy | None = None) -> AsyncIterator[Scene]:
+async def scene(
+    play: Play = echo, *, slots: int = 4, policy: Policy | None = None, tasks: RunningTasks | None = None
+) -> AsyncIterator[Scene]:
     plain = Plain(play, {"ok": "Approved: x."})
     found: list[Scene] = []
 
@@ -119,6 +121,7 @@ async def scene(play: Play = echo, *, slots: int = 4, policy: Policy | None = No
         answers=plain,
         send=send,
         policy=policy or Policy(),
+        tasks=tasks or NoTasks(),
     )
     async with Dispatcher(wiring, Slots(slots), clock=lambda: found[0].now_s) as dispatcher:
         found.append(Scene(dispatcher=dispatcher))

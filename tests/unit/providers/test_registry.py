@@ -18,7 +18,7 @@ KINDS = {
     "vendors": Kind.VENDOR,
     "gateways": Kind.GATEWAY,
     "your own": Kind.OWN,
-    "by login (*to come*)": Kind.LOGIN,
+    "by login": Kind.LOGIN,
 }
 PAPER = """
 import sys
@@ -55,10 +55,10 @@ def test_only_custom_and_the_logins_do_not_go_through_litellm() -> None:
 
 
 @pytest.mark.req("PROV-03")
-def test_providers_by_login_say_in_one_sentence_that_they_are_to_come() -> None:
-    for entry in REGISTRY.values():
-        assert entry.usable == (entry.kind is not Kind.LOGIN)
-        assert entry.usable or re.fullmatch(rf"{entry.name} [^.\n]*is to come: [^\n]*\.", entry.to_come or "")
+def test_providers_by_login_are_two_and_no_name_of_a_model_leads_to_them() -> None:
+    by_login = [entry for entry in REGISTRY.values() if entry.kind is Kind.LOGIN]
+    assert [entry.name for entry in by_login] == ["openai_codex", "github_copilot"]
+    assert [(entry.keywords, entry.needs_key, entry.key_variable) for entry in by_login] == [((), False, None)] * 2
 
 
 @pytest.mark.parametrize("entry", REGISTRY.values(), ids=lambda entry: entry.name)
@@ -67,7 +67,7 @@ def test_an_entry_is_whole(entry: Entry) -> None:
     assert bool(entry.key_variable) == entry.needs_key
     for address in filter(None, (entry.base_url, entry.elsewhere)):
         parts = urlsplit(address)
-        assert (parts.scheme == "https") == entry.needs_key
+        assert (parts.scheme == "https") == (entry.kind is not Kind.OWN)
         assert parts.path == parts.path.rstrip("/")
         assert not parts.query
     assert all(word == word.lower() for word in (*entry.keywords, *entry.prefixes))

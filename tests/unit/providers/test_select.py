@@ -14,9 +14,11 @@ from bubbles.config.load import load_settings
 from bubbles.config.schema import FileSettings, Settings
 from bubbles.errors import ConfigError
 from bubbles.providers.build import make_provider, provider_for
+from bubbles.providers.codex_client import CodexProvider
+from bubbles.providers.copilot_client import CopilotProvider
 from bubbles.providers.custom_client import CustomProvider
 from bubbles.providers.litellm_client import LitellmProvider
-from bubbles.providers.registry import REGISTRY, Kind
+from bubbles.providers.registry import REGISTRY, Kind, spelled
 from bubbles.providers.retry import Retrying
 from bubbles.providers.select import Choice, choose, configured
 
@@ -49,9 +51,9 @@ def refusal(where: Settings, **asked: str) -> str:
     [
         (
             ["anthropic", "openai"],
-            "anthropic/claude-sonnet-4-5",
+            "anthropic/claude-sonnet-5-5",
             "anthropic",
-            "claude-sonnet-4-5",
+            "claude-sonnet-5-5",
             "prefix 'anthropic/'",
         ),
         (["deepseek", "openai"], "deepseek/deepseek-chat", "deepseek", "deepseek-chat", "prefix 'deepseek/'"),
@@ -59,7 +61,7 @@ def refusal(where: Settings, **asked: str) -> str:
         (["groq", "openai"], "groq/openai/gpt-oss-120b", "groq", "openai/gpt-oss-120b", "prefix 'groq/'"),
         (["zhipu", "openai"], "z-ai/glm-4.6", "zhipu", "glm-4.6", "prefix 'z-ai/'"),
         (["gemini", "openai"], "Google/gemini-2.5-pro", "gemini", "gemini-2.5-pro", "prefix 'Google/'"),
-        (["anthropic", "openai"], "claude-sonnet-4-5", "anthropic", "claude-sonnet-4-5", "'claude'"),
+        (["anthropic", "openai"], "claude-sonnet-5-5", "anthropic", "claude-sonnet-5-5", "'claude'"),
         (["anthropic", "openai"], "gpt-5.1", "openai", "gpt-5.1", "'gpt-'"),
         (["anthropic", "openai"], "o3", "openai", "o3", "'o3'"),
         (["gemini", "openai"], "gemini-2.5-flash", "gemini", "gemini-2.5-flash", "'gemini'"),
@@ -70,7 +72,7 @@ def refusal(where: Settings, **asked: str) -> str:
         (["dashscope", "openai"], "qwq-plus", "dashscope", "qwq-plus", "'qwq'"),
         (["groq"], "llama-3.3-70b-versatile", "groq", "llama-3.3-70b-versatile", "only provider"),
         (["siliconflow"], "THUDM/chat-9b", "siliconflow", "THUDM/chat-9b", "only provider"),
-        (["openrouter"], "claude-sonnet-4-5", "openrouter", "claude-sonnet-4-5", "means anthropic, which has no key"),
+        (["openrouter"], "claude-sonnet-5-5", "openrouter", "claude-sonnet-5-5", "means anthropic, which has no key"),
         (["openrouter"], "openai/gpt-5", "openrouter", "openai/gpt-5", "names openai, which has no key"),
         (["openrouter", "deepseek"], "openai/gpt-5", "openrouter", "openai/gpt-5", "names openai, which has no key"),
         ([], "ollama/llama3.1", "ollama", "llama3.1", "prefix 'ollama/'"),
@@ -122,12 +124,18 @@ def test_another_provider_is_one_line_of_model_and_one_key() -> None:
 
 
 @pytest.mark.req("PROV-03")
-def test_a_provider_by_login_is_chosen_only_by_name_and_then_says_that_it_is_to_come() -> None:
-    with_login = settings(urls={"openai_codex": "https://login.example"})
+def test_a_provider_by_login_is_chosen_only_by_name() -> None:
+    with_login = settings("github_copilot", urls={"openai_codex": "https://login.example"})
     assert configured(with_login) == ()
-    assert "No provider is configured" in refusal(with_login, model="some-model")
-    for asked in ({"model": "github-copilot/gpt-5"}, {"model": "gpt-5", "provider": "openai_codex"}):
-        assert "is to come" in refusal(settings("openai"), **asked)
+    assert "'bubbles provider login openai_codex'" in refusal(with_login, model="some-model")
+    assert "needs a key of openai" in refusal(with_login, model="gpt-5")
+    for asked, name in (
+        ({"model": "github-copilot/gpt-5"}, "github_copilot"),
+        ({"model": "gpt-5", "provider": "openai_codex"}, "openai_codex"),
+    ):
+        for here in (settings(), settings("openai"), with_login):
+            choice = choose(here, **asked)
+            assert (choice.provider, choice.model) == (name, "gpt-5")
 
 
 @pytest.mark.parametrize(
@@ -136,7 +144,7 @@ def test_a_provider_by_login_is_chosen_only_by_name_and_then_says_that_it_is_to_
         (
             [],
             {},
-            "No model is set: run 'bubbles onboard --model anthropic/claude-sonnet-4-5 --api-key-env ANTHROPIC_AP",
+            "No model is set: run 'bubbles onboard --model anthropic/claude-sonnet-5-5 --api-key-env ANTHROPIC_AP",
         ),
         ([], {"model": "  "}, "No model is set"),
         (
@@ -233,15 +241,23 @@ def test_a_choice_is_usable_and_has_a_reason_or_there_is_a_sentence(
     entry = REGISTRY[choice.provider]
     assert choice.reason.strip()
     assert choice.model.strip()
-    assert entry.kind is not Kind.LOGIN
+    if entry.kind is Kind.LOGIN:
+        named = provider if provider and provider.strip() else (model or "").strip().partition("/")[0]
+        assert spelled(named) == entry.name
     assert entry.name in keys | urls or not entry.needs_key
     assert make_provider(choice, here).name == choice.provider
 
 
 @pytest.mark.req("PROV-04")
-def test_custom_has_its_own_client_and_the_others_go_through_litellm() -> None:
+def test_custom_and_the_logins_have_their_own_clients_and_the_others_go_through_litellm() -> None:
     here = settings("deepseek", urls={"custom": "http://nas:1"}, max_retries=3)
-    for name, kind in (("custom", CustomProvider), ("deepseek", LitellmProvider), ("ollama", LitellmProvider)):
+    for name, kind in (
+        ("custom", CustomProvider),
+        ("deepseek", LitellmProvider),
+        ("ollama", LitellmProvider),
+        ("openai_codex", CodexProvider),
+        ("github_copilot", CopilotProvider),
+    ):
         choice = choose(here, model=f"{name}/m")
         assert isinstance(make_provider(choice, here), kind)
         provider = provider_for(here, choice)
@@ -250,6 +266,11 @@ def test_custom_has_its_own_client_and_the_others_go_through_litellm() -> None:
 
 
 def test_a_choice_that_nobody_can_serve_is_refused() -> None:
-    for name, said in (("openai_codex", "is to come"), ("custom", "has no address")):
+    wrong = settings(urls={"openai_codex": "http://:80/x", "github_copilot": "http://h:x"})
+    for name, said in (
+        ("custom", "has no address"),
+        ("openai_codex", "providers.openai_codex.baseUrl is no address"),
+        ("github_copilot", "providers.github_copilot.baseUrl is no address"),
+    ):
         with pytest.raises(ConfigError, match=said):
-            make_provider(Choice(provider=name, model="m", model_given="m", reason="-"), settings())
+            make_provider(Choice(provider=name, model="m", model_given="m", reason="-"), wrong)

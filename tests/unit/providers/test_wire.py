@@ -99,7 +99,7 @@ def test_system_prompts_and_tools_that_are_kept_are_limited() -> None:
         sent = json.loads(b"".join(body.blocks()))
         assert sent["messages"][0]["content"] == f"system {number}"
         assert sent["tools"][0]["function"]["name"] == f"tool_{number}"
-    assert (len(writer._systems), len(writer._tools)) == (KEPT, KEPT)
+    assert (len(writer._systems), len(writer._tools._kept)) == (KEPT, KEPT)
 
 
 def test_a_body_is_what_its_blocks_are_and_as_long_as_it_says() -> None:

@@ -58,7 +58,7 @@ _SOCKET = re.compile(r"socket|TCPSocket|net\.connect|createConnection|fsockopen|
 _SHELL = re.compile(r"dup2|pty\.spawn|/bin/(?:ba|z|da)?sh|cmd\.exe|['\"]sh['\"]")
 _SECRETS = re.compile(
     r"/etc/(?:g?shadow|sudoers)|\.ssh/|\.aws/credentials|\.netrc\b|\.gnupg/|\.kube/config|\.docker/config\.json"
-    r"|\.git-credentials|\.bubbles/(?:config|rules|session_rules)|\.codex/(?:auth|config|rules)|/proc/\w+/environ"
+    r"|\.git-credentials|\.bubbles/(?:config|rules|session_rules|logins)|\.codex/(?:auth|config|rules)|/proc/\w+/environ"
 )
 _STARTUP = re.compile(
     r"\.(?:bashrc|bash_profile|profile|zshrc|zshenv|zprofile|bash_login)\b|/etc/(?:cron|profile|rc\.local|systemd|ld\.so)"

@@ -1,0 +1,275 @@
+"""One server, kept at hand: started when it is first needed, and again, after longer and longer pauses, when it failed.
+
+A task of its own owns the connection; whoever calls waits for the answer to that call and for nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from bubbles.mcp.client.catalogue import Catalogue
+from bubbles.mcp.client.complaints import Complaints
+from bubbles.mcp.client.fate import Fate
+from bubbles.mcp.client.library import speaking
+from bubbles.mcp.client.way import GoneError, Way
+from bubbles.mcp.contract import McpError, ServerInfo, ServerState
+from bubbles.mcp.shelf import Learnt, info_of
+
+if TYPE_CHECKING:
+    from bubbles.mcp.client.conversation import Conversation
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 300.0
+STEADY_S = 60.0
+"""A server that was there for as long has shown that it can be: the pauses begin anew."""
+RELIST_S, RELIST_MOST_S = 0.5, 60.0
+"""How long after it said that its tools changed they are listed: it may change several. Longer if it goes on."""
+PING_S = 10.0
+MAX_PAGES = 1_000
+MAX_CALLS = 8
+"""At a time. Others wait."""
+MAX_PROBLEM = 400
+"""Characters."""
+
+Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+
+
+class Connection:
+    """All calls belong to one event loop. ``on_learnt`` is told whenever tools or problem have changed."""
+
+    def __init__(self, way: Way, learnt: Learnt, spawn: Spawn, on_learnt: Callable[[Learnt], None]) -> None:
+        self.way = way
+        self.learnt = learnt
+        self.slots = asyncio.Semaphore(MAX_CALLS)
+        self._spawn = spawn
+        self._on_learnt = on_learnt
+        self._state = ServerState.IDLE
+        self._task: asyncio.Task[None] | None = None
+        self._talk: Conversation | None = None
+        self._news = asyncio.Event()
+        """Something is to be looked at: the connection ended, or one of the flags below has changed."""
+        self._tried = asyncio.Event()
+        """It is ready, or has failed."""
+        self._users = 0
+        self._used_at = self._retry_at = time.monotonic()
+        self._ending = self._changed = self._suspect = False
+
+    # -- what others ask --
+
+    @property
+    def over(self) -> bool:
+        """It ended since nobody used it."""
+        return self._task is not None and self._task.done()
+
+    def info(self) -> ServerInfo:
+        known = info_of(self.way.name, self.way.settings, self.learnt)
+        waiting = self._state is ServerState.WAITING
+        retry_in_s = max(0.0, self._retry_at - time.monotonic()) if waiting else None
+        return replace(known, state=self._state, retry_in_s=retry_in_s)
+
+    def begin(self) -> None:
+        """Start it, unless it runs or waits for its next try."""
+        self._used_at = time.monotonic()
+        if not self._ending and (self._task is None or self._task.done()):
+            self._starting()
+            self._task = self._spawn(self._run())
+
+    async def tried(self) -> None:
+        """Returns once it is ready or has failed."""
+        await self._tried.wait()
+
+    def end(self) -> asyncio.Task[None] | None:
+        """Have it end, in good order if it is there; its task, if it runs."""
+        self._ending = True
+        self._news.set()
+        if self._task is not None and self._talk is None:
+            self._task.cancel()
+        return self._task
+
+    @asynccontextmanager
+    async def in_use(self) -> AsyncIterator[None]:
+        """It is not idle meanwhile."""
+        self._users += 1
+        try:
+            yield
+        finally:
+            self._users -= 1
+            self._used_at = time.monotonic()
+
+    async def reached(self) -> Conversation:
+        """What to speak with; one that failed is tried again at once. Raises ``McpError``."""
+        self.begin()
+        within_s = self.way.settings.start_timeout_s
+        try:
+            async with asyncio.timeout(within_s):
+                if self._talk is not None and self._talk.fate.reason is not None:
+                    self._gone()
+                await self._tried.wait()
+                if self._state is ServerState.WAITING:
+                    self._starting()
+                    self._news.set()
+                    await self._tried.wait()
+        except TimeoutError:
+            raise McpError(f"The MCP server {self.way.name} is not there after {within_s:g} s.") from None
+        if self._talk is None:
+            problem = self.learnt.problem or "it is ending"
+            raise McpError(f"The MCP server {self.way.name} cannot be used now: {problem}.")
+        return self._talk
+
+    def doubt(self) -> None:
+        """It let a call go unanswered: see whether it is there at all."""
+        self._suspect = True
+        self._news.set()
+
+    # -- the task --
+
+    def _starting(self) -> None:
+        self._state = ServerState.STARTING
+        self._tried.clear()
+
+    def _gone(self) -> None:
+        """Who needs it waits for what comes of the next try."""
+        if self._talk is not None:
+            self._talk = None
+            self._starting()
+
+    async def _run(self) -> None:
+        failures = 0
+        try:
+            while True:
+                self._starting()
+                lived_s = await self._attempt()
+                if self._ending:
+                    return
+                if lived_s is None:
+                    if self._users:  # somebody came while it went
+                        continue
+                    return
+                failures = 1 if lived_s >= STEADY_S else failures + 1
+                pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(failures - 1, 30)) * (1 + random.random() / 4)
+                self._state, self._retry_at = ServerState.WAITING, time.monotonic() + pause_s
+                self._tried.set()
+                await self._pause(pause_s, lambda: self._state is not ServerState.WAITING)
+        finally:
+            self._state, self._talk = ServerState.IDLE, None
+            self._tried.set()
+
+    async def _attempt(self) -> float | None:
+        """Connect, and stay for as long as it lasts; the seconds that it was ready, None if nobody used it any more."""
+        way, ready_at = self.way, None
+        fate, complaints = Fate(), Complaints(way.name, way.redact)
+        fate.on_end(self._news.set)
+        self._news.clear()
+        self._changed = self._suspect = False
+        try:
+            speaks = await speaking()
+        except Exception as error:  # noqa: BLE001 - a library that is damaged costs its servers and nothing else
+            self._failed(f"what speaks with servers cannot be loaded ({type(error).__name__})", complaints)
+            return 0.0
+        deadline = asyncio.timeout(way.settings.start_timeout_s)
+        try:
+            async with deadline, speaks.begun(way, fate, self._note_change, complaints) as talk:
+                await self._learn(talk)
+                deadline.reschedule(None)
+                self._used_at = ready_at = time.monotonic()
+                self._talk, self._state = talk, ServerState.READY
+                self._tried.set()
+                await self._while_it_lives(talk)
+                self._gone()
+            if fate.reason is None:
+                return None
+            self._failed(fate.reason, complaints)
+        except Exception as error:  # noqa: BLE001 - whatever the SDK makes of a server: that one is not there
+            if deadline.expired() and fate.reason is None:
+                self._failed(f"it did not say within {way.settings.start_timeout_s:g} s what tools it has", complaints)
+            else:
+                self._failed(fate.reason or fate.hint or speaks.explained(error), complaints)
+        finally:
+            self._gone()
+        return 0.0 if ready_at is None else time.monotonic() - ready_at
+
+    def _failed(self, reason: str, complaints: Complaints) -> None:
+        said = complaints.last
+        words = self.way.redact(reason[: 4 * MAX_PROBLEM]) + (f"; it said: {said}" if said else "")
+        self._tell(replace(self.learnt, problem=" ".join(words.split())[:MAX_PROBLEM]))
+
+    def _tell(self, learnt: Learnt) -> None:
+        if learnt != self.learnt:
+            self.learnt = learnt
+            self._on_learnt(learnt)
+
+    async def _learn(self, talk: Conversation) -> None:
+        catalogue = Catalogue(self.way.name, self.way.settings.tools, self.way.mask)
+        pages = 0
+        async for rows in talk.pages():
+            await asyncio.to_thread(catalogue.take, rows)
+            pages += 1
+            if catalogue.full or pages >= MAX_PAGES:
+                catalogue.fault("there may be more of its tools than are kept")
+                break
+        before = self.learnt.tools
+        same = await asyncio.to_thread(lambda: catalogue.tools == before)
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        self._tell(Learnt(tools=before if same else catalogue.tools, seen=now, problem=catalogue.problem))
+
+    async def _while_it_lives(self, talk: Conversation) -> None:
+        """Returns when it ended, is to end, or nobody uses it."""
+        pause_s, listed_at = RELIST_S, 0.0
+        while talk.fate.reason is None and not self._ending:
+            if self._suspect:
+                self._suspect = False
+                await self._check_up(talk)
+            elif self._changed:
+                pause_s = RELIST_S if time.monotonic() - listed_at > 2 * pause_s else min(2 * pause_s, RELIST_MOST_S)
+                if await self._pause(pause_s, lambda: talk.fate.reason is not None):
+                    self._changed = False
+                    async with asyncio.timeout(self.way.settings.start_timeout_s):
+                        await self._learn(talk)
+                    listed_at = time.monotonic()
+            elif self.way.origin is None:
+                await self._news.wait()
+                self._news.clear()
+            elif (
+                await self._pause(self._used_at + self.way.idle_s - time.monotonic(), self._is_news) and self._is_idle()
+            ):
+                return
+
+    async def _check_up(self, talk: Conversation) -> None:
+        async def ping() -> None:
+            try:
+                await talk.ping()
+            except GoneError:
+                return
+
+        asking = self._spawn(ping())
+        asking.add_done_callback(lambda _: self._news.set())
+        if await self._pause(PING_S, lambda: asking.done() or talk.fate.reason is not None):
+            talk.fate.end("it does not answer any more")
+        asking.cancel()
+
+    async def _pause(self, seconds: float, until: Callable[[], bool]) -> bool:
+        """Whether it was a pause to its end; ``until`` is asked at any news."""
+        try:
+            async with asyncio.timeout(max(0.0, seconds)):
+                while not self._ending and not until():
+                    await self._news.wait()
+                    self._news.clear()
+        except TimeoutError:
+            return True
+        return False
+
+    def _is_news(self) -> bool:
+        return self._changed or self._suspect or (self._talk is not None and self._talk.fate.reason is not None)
+
+    def _is_idle(self) -> bool:
+        return self._users == 0 and time.monotonic() - self._used_at >= self.way.idle_s
+
+    def _note_change(self) -> None:
+        self._changed = True
+        self._news.set()

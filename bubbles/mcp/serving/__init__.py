@@ -1,0 +1,1 @@
+"""Bubbles as an MCP server: its tools for another agent, over standard input and output."""
