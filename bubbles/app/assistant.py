@@ -56,11 +56,10 @@ async def assistant(
 ) -> AsyncIterator[Assistant]:
     """The assistant at work; leaving it stops what runs and closes every sandbox.
 
-    Messages for people go to ``send``, and turns are shown by ``observer_for``. ``project`` binds every session of this
-    program to a directory (SESS-06); ``backend`` counts before what a session or the configuration says;
-    ``provider`` for whatever the model's name would choose (the demo, tests). ``program`` is what another program is
-    told that finds a session in use. One that does not go on after a reply has no tasks in the background.
-    ``on_secret`` is told of each renewed token of a login before it is used: whoever keeps a log leaves it out.
+    Messages for people go to ``send``; turns are shown by ``observer_for``. ``project`` binds every session of this
+    program to a directory (SESS-06); ``backend`` counts before what a session or the configuration says; ``provider``
+    for whatever the model's name would choose. ``program`` is what another one is told that finds a session in use;
+    it has no tasks in the background unless it ``goes_on`` after a reply. ``on_secret`` hears each new token.
     """
     # The core takes a moment to import: commands that only look at sandboxes or rules do without.
     from bubbles.agent.subagents.shelf import TaskShelf
@@ -87,12 +86,11 @@ async def assistant(
     ):
         made = _Made(settings=settings, opened=opened, places=places, providers=providers, sessions=sessions)
         beyond = tools_of(servers, opened, settings, places.of, places.choice_of, on_warning)
-        turns = TurnRunner(_parts(made, tasks, (*_more(made, tasks, goes_on),), beyond))
-        commands = SessionCommands(turns, opened.rules, lambda key: described(servers.infos(key)))
+        turns = TurnRunner(_parts(made, tasks, _more(made, tasks, goes_on), beyond))
         wiring = Wiring(
             key_of=_keys(settings),
             turns=turns,
-            commands=commands,
+            commands=SessionCommands(turns, opened.rules, lambda key: described(servers.infos(key))),
             answers=opened.broker,
             send=send,
             observer_for=observer_for,

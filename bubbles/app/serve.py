@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bubbles.app.gate import Gate, OnWarning, whole_gate
+from bubbles.app.trusted import refuse_believed
 from bubbles.app.workshop import Workshop
 from bubbles.bus import Address, Origin, Trigger
 from bubbles.controller.contract import Workplace
@@ -101,6 +102,7 @@ def offered_place(shop: Workshop, folders: Folders, roots: Sequence[Path], backe
     folders.desk.parent.mkdir(exist_ok=True)
     folders.desk.mkdir(mode=0o700, exist_ok=True)
     refuse_in_hard_place(resolve_spec(place.spec, shop.backends), shop.backends)
+    refuse_believed(shop.settings, roots, folders.key)
     return place
 
 

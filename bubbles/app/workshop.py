@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bubbles.app.trusted import refuse_believed
 from bubbles.config.schema import Settings
 from bubbles.controller.contract import Workplace
 from bubbles.controller.sandboxes import Sandboxes
@@ -105,6 +106,7 @@ class Workshop:
             resolve_spec(self.spec(session=None, roots=(project,)), self.backends)
         except InvalidSpecError as error:
             raise InvalidSpecError(str(error).replace("--root", "--project")) from error
+        refuse_believed(self.settings, (project,))
 
     def home(self, session: str) -> Path:
         """Where the HOME of a session persists (SBX-03)."""

@@ -23,7 +23,7 @@ def set_key(
 
     The configuration then holds a reference to it and not the key. Off a terminal the key is read from standard input.
     """
-    from bubbles.config.edit import REMOVE, change
+    from bubbles.config.edit import REMOVE, change, check
     from bubbles.config.keys import SERVICE, KeyReference, KeyringError, forget, keep
     from bubbles.config.load import find_places
     from bubbles.errors import BubblesError
@@ -38,6 +38,7 @@ def set_key(
     config = find_places().config
     setting = ("providers", entry.name, "api_key")
     where = f"providers.{entry.name}.apiKey"
+    check(config)  # where nothing can be set, no key is put in the place of another, or taken out
     try:
         if remove:
             there = forget(reference)
@@ -50,7 +51,10 @@ def set_key(
         variable = entry.key_variable or "API_KEY"
         mend = f"'bubbles onboard --provider {entry.name} --api-key-env {variable}' takes it from the environment"
         raise BubblesError(f"The key was not {'forgotten' if remove else 'kept'}: {error}; {mend}.") from None
-    change(config, setting, reference.text)
+    try:
+        change(config, setting, reference.text)
+    except BubblesError as error:
+        raise BubblesError(f"The key is in the keyring as {reference.service}/{reference.name}, but not in use: {error}") from None
     print(f"The key is in the keyring as {reference.service}/{reference.name}, and {where} refers to it.")
     return 0
 

@@ -27,6 +27,10 @@ class KeyringError(BubblesError):
     """The keyring cannot be used; one sentence for the person, without a secret."""
 
 
+class KeyringSilentError(KeyringError):
+    """It does not answer in time: whoever has more to ask should not wait as long again."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyReference:
     service: str
@@ -112,5 +116,5 @@ def _bounded(work: Callable[[], T], within_s: float = WITHIN_S) -> T:
     if failed:
         raise failed[0]
     if not done:
-        raise KeyringError(f"the keyring did not answer within {within_s:g} seconds")
+        raise KeyringSilentError(f"the keyring did not answer within {within_s:g} seconds")
     return done[0]

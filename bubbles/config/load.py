@@ -22,6 +22,7 @@ from bubbles.config.care import shown_name
 from bubbles.config.faults import explained, prefixes
 from bubbles.config.fields import Names, Tree, is_field, is_private, known, known_value, model_of, shape
 from bubbles.config.jsontext import parse
+from bubbles.config.keys import KeyringError
 from bubbles.config.references import References
 from bubbles.config.schema import PERSON_HOME, FileSettings, Settings, with_home
 from bubbles.errors import ConfigError
@@ -127,7 +128,7 @@ def _tell_missing(missing: Mapping[Names, str], sources: Mapping[Names, str], pa
         warnings.append(f"{said}, which is not set, and counts as unset until it is.")
 
 
-def _tell_locked(locked: Mapping[Names, str], sources: Mapping[Names, str], path: str, warnings: list[str]) -> None:
+def _tell_locked(locked: Mapping[Names, KeyringError], sources: Mapping[Names, str], path: str, warnings: list[str]) -> None:
     for names, why in locked.items():
         if not any(part in sources for part in prefixes(names)):
             where = ".".join(map(shown_name, names))

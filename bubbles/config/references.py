@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from bubbles.config.fields import Names, Tree
-from bubbles.config.keys import PREFIX, KeyReference, KeyringError, Lookup, look_up, read_reference
+from bubbles.config.keys import PREFIX, KeyReference, KeyringError, KeyringSilentError, Lookup, look_up, read_reference
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """Of an environment variable."""
@@ -33,7 +33,7 @@ class References:
     """Where a value came from a variable, and the variable: such a value is never shown."""
     missing: dict[Names, str] = field(default_factory=dict)
     """Where a value counts as unset, and the variable that is not set, or empty."""
-    locked: dict[Names, str] = field(default_factory=dict)
+    locked: dict[Names, KeyringError] = field(default_factory=dict)
     """Where a value counts as unset because the keyring did not give it, and why."""
 
     def resolve(self, tree: Tree) -> Tree:
@@ -56,10 +56,13 @@ class References:
     def _kept(self, reference: KeyReference, names: Names) -> object:
         if self.environment is None:
             return _UNSET
+        silent = next((error for error in self.locked.values() if isinstance(error, KeyringSilentError)), None)
         try:
+            if silent is not None:
+                raise silent  # it is waited for once, however many keys it has
             found = self.look_up(reference)
         except KeyringError as error:
-            self.locked[names] = str(error)
+            self.locked[names] = error
             return _UNSET
         self.used[names] = reference.text
         return found

@@ -124,7 +124,7 @@ def test_a_key_that_cannot_be_had_counts_as_unset_and_says_why(program: Program,
 def test_a_keyring_that_does_not_answer_is_not_waited_for(program: Program) -> None:
     ask = "from bubbles.config.keys import *; look_up(KeyReference(service='a', name='b'), within_s=0.2)"
     done = program.python("-c", ask, **{own_keyring.MODE: "hangs"})
-    assert done.stderr.splitlines()[-1].endswith("KeyringError: the keyring did not answer within 0.2 seconds")
+    assert done.stderr.splitlines()[-1].endswith("KeyringSilentError: the keyring did not answer within 0.2 seconds")
 
 
 @pytest.mark.parametrize(
@@ -145,6 +145,25 @@ def test_what_is_no_key_is_refused_and_nothing_is_changed(
     assert "Traceback" not in done.stderr
     assert not program.config.exists()
     assert not program.kept.exists()
+
+
+def test_a_damaged_file_costs_no_key(program: Program) -> None:
+    assert program.key("openai", stdin=f"{KEY}\n").returncode == 0
+    program.config.write_text('{"providers":')
+    for argv, stdin in ((("openai",), "sk-another-key-of-somebody"), (("openai", "--remove"), "")):
+        done = program.key(*argv, stdin=stdin)
+        assert done.returncode == 2
+        assert "is not valid JSON" in done.stderr
+        assert json.loads(program.kept.read_text()) == {"bubbles/openai": KEY}
+
+
+def test_a_key_that_is_kept_but_cannot_be_referred_to_is_told(program: Program) -> None:
+    program.config.parent.write_text("in the way of the directory")
+    done = program.key("openai", stdin=f"{KEY}\n")
+    assert done.returncode == 1
+    assert "The key is in the keyring as bubbles/openai, but not in use:" in done.stderr
+    assert KEY not in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 def test_without_a_keyring_the_sentence_names_another_way(program: Program) -> None:

@@ -106,6 +106,47 @@ async def test_a_root_that_no_sandbox_opens_is_refused_at_once(ground: Ground, r
 
 
 @pytest.mark.needs("bubblewrap")
+@pytest.mark.req("SESS-07", "DEC-10")
+@pytest.mark.parametrize(
+    ("link", "target", "what"),
+    [
+        ("person/.codex/rules", "project/codex", "Rules"),
+        ("person/.codex/rules/one.rules", "project/one.rules", "Rules"),
+        ("data/rules", "project", "Rules"),
+        ("data/config.json", "project/bubbles.json", "Settings"),
+        ("data/config.json", "project/through/config.json", "Settings"),
+    ],
+)
+async def test_no_root_holds_what_says_what_may_run(ground: Ground, link: str, target: str, what: str) -> None:
+    """File tools never ask inside a root: what wrote there would allow itself everything, in every session."""
+    outside = ground.base / "elsewhere"
+    outside.mkdir()
+    (outside / "config.json").write_text("{}")
+    (ground.project / "through").symlink_to(outside)
+    (ground.base / link).parent.mkdir(parents=True, exist_ok=True)
+    (ground.base / link).symlink_to(ground.base / target)
+    status, out, err = await started(ground, "--root", str(ground.project))
+    assert (status, out) == (1, "")
+    assert f"{what} are read from {ground.base / link}, which lies or leads in the root {ground.project}" in err
+    assert err.splitlines()[-1].endswith("keep that file elsewhere.")
+
+    agent = (sys.executable, "-m", "bubbles", "agent", "-m", "hi", "--project", str(ground.project))
+    ran = await asyncio.to_thread(
+        subprocess.run, agent, env=ground.environment, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 1
+    assert f"{what} are read from" in ran.stderr
+
+
+@pytest.mark.needs("bubblewrap")
+async def test_a_home_of_codex_in_the_root_is_refused(ground: Ground) -> None:
+    for home in (ground.project, ground.project / "not" / "there"):
+        status, _, err = await started(ground, "--root", str(ground.project), CODEX_HOME=str(home))
+        assert status == 1
+        assert f"Rules are read from {home / 'rules'}" in err
+
+
+@pytest.mark.needs("bubblewrap")
 async def test_one_root_in_another_is_refused(ground: Ground) -> None:
     (ground.project / "in").mkdir()
     for inner in (ground.project / "in", ground.project):

@@ -30,7 +30,7 @@ ADDRESSES = """
     http://127.0.0.1.:8080/ http://4294967297/ http://192.168.257/ http://1.2.3.4.5/ http://256.256.256.256/
     http://0xa9fea9fe/ http://2852039166/ http://[::1].nip.test/ http://127.0.0.1../ http://.127.0.0.1/
     http://１２７.0.0.1/ http://①②⑦.⓪.⓪.①/ http://127。0。0。1/ http://127．0．0．1/ http://𝟏𝟐𝟕.𝟎.𝟎.𝟏/
-    http://０x７f.1/ http://２１３０７０６４３３/ http://[::１]/ http://１２７.１/ http://127%2e0%2e0%2e1/
+    http://０x７f.1/ http://２１３０７０６４３３/ http://[::１]/ http://１２７.１/ http://９３.184.215.14/ http://１.１.１.１/ http://127%2e0%2e0%2e1/
     http://%31%32%37.0.0.1/ http://%6c%6fcalhost/ http://127.0.0.1%00.public.test/ http://127.0.0.1%2f@public.test/
     http://public.test@127.0.0.1/ http://127.0.0.1@public.test/ http://user:word@public.test/ http://@public.test/
     http://public.test:80@127.0.0.1:80/ http://127.0.0.1#@public.test/
@@ -99,6 +99,12 @@ async def test_a_hostile_address_is_refused_before_anything_is_opened(url: str) 
     assert "\r" not in said
     assert opened == []
     assert fetch.names.asked == ["warm.test"]
+
+
+async def test_a_user_name_or_password_is_what_is_refused() -> None:
+    for url in ("http://user:word@public.test/", "http://@public.test/", "http://127.0.0.1@public.test/"):
+        said = await fetching(resolver=names(public_test=PUBLIC)).refused(url)
+        assert said.endswith("it holds a user name or password.")
 
 
 @pytest.mark.parametrize(("host", "found"), LEADING_INSIDE.items())
@@ -183,13 +189,20 @@ async def test_at_most_five_redirects_are_followed_each_with_a_look_up_of_its_ow
         assert "more than 5 times" in await fetch.refused(f"{server.url}/6")
 
 
-async def test_nothing_of_ours_goes_with_a_request_nor_with_a_redirect() -> None:
+async def test_nothing_of_ours_goes_with_a_request_nor_with_a_redirect(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     async def answer(head: bytes, writer: asyncio.StreamWriter) -> None:
         if b"GET /a " in head:
             writer.write(page("", "Location: /b#part", "Set-Cookie: who=you; Path=/", status="301 Moved"))
         else:
             writer.write(HELLO)
 
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login me password word\n")
+    monkeypatch.setenv(
+        "NETRC", str(tmp_path / "netrc")
+    )  # of the process: what counts is what the settings took from it
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     env = {"TAVILY_API_KEY": "tvly-secret", "USER": "root"}
     async with raw(answer) as server:
         fetch = fetching(f"127.0.0.1:{server.port}", env=env)

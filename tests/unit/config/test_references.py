@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from bubbles.config.keys import KeyReference, KeyringError, KeyringSilentError
+from bubbles.config.references import References
 from bubbles.config.schema import ProviderSettings
 from tests.unit.config.test_load import loaded, refused, sandbox
 
@@ -98,3 +100,18 @@ def test_a_wall_whose_variable_is_not_set_never_becomes_less_of_a_wall(
     message = refused(tmp_path, sandbox(**fields))
     assert "tools.sandbox." in message
     assert "GONE, which is not set: set it" in message
+
+
+@pytest.mark.req("SEC-03")
+@pytest.mark.parametrize(("fault", "asked"), [(KeyringSilentError, 1), (KeyringError, 3)])
+def test_a_keyring_that_does_not_answer_is_waited_for_once(fault: type[KeyringError], asked: int) -> None:
+    questions: list[KeyReference] = []
+
+    def look_up(reference: KeyReference) -> str:
+        questions.append(reference)
+        raise fault("no answer")
+
+    references = References({}, lambda _: True, look_up)
+    assert references.resolve({name: f"keyring:bubbles/{name}" for name in ("one", "two", "three")}) == {}
+    assert [str(references.locked[name,]) for name in ("one", "two", "three")] == ["no answer"] * 3
+    assert len(questions) == asked

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import time
+import tracemalloc
 import zlib
 
 import pytest
@@ -42,8 +43,14 @@ def test_what_was_packed_is_unpacked_and_known_to_be_whole(name: str) -> None:
 @pytest.mark.parametrize("packed", ["gzip", "deflate"])
 def test_a_bomb_is_unpacked_up_to_the_bound(packed: str) -> None:
     bomb = gzip.compress(bytes(50_000_000)) if packed == "gzip" else zlib.compress(bytes(50_000_000))
-    body = unpacked(Body(data=bomb, packed=packed), 1_000)
+    tracemalloc.start()
+    try:
+        body = unpacked(Body(data=bomb, packed=packed), 1_000)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
     assert (len(body.data), body.cut) == (1_000, True)
+    assert peak < 1_000_000
 
 
 def test_a_file_of_very_many_members_takes_no_time() -> None:

@@ -113,6 +113,8 @@ HOSTILE = {
     "a file": '<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/passwd">]><p>text &a;',
     "data for machines": "<script type='application/ld+json'>" + '{"a":[' * 50_000 + "</script><p>text",
     "a wide cell": "<p>text<table><tr><td colspan=999999999 rowspan=999999999>a</table>",
+    # For each of these paragraphs jusText goes through all of them: 20 s of work.
+    "short paragraphs": "<label>\n</label><dl id=comments>text</dl><dd class=x>x</dd>" * 6_400,
     "links": "<p>text" + "<a href=/x>link</a> " * 30_000,
     "a link in brackets": "<a href='http://[::1'>text</a>",
 }
