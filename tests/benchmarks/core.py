@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import os
 import statistics
 import sys
@@ -25,6 +26,9 @@ from tests.model_server import serving
 
 Work = Callable[[], Awaitable[object]]
 InTurn = Callable[[dict[str, Work], int], Awaitable[dict[str, float]]]
+DEAF = {
+    "BUBBLES_TOOLS__MCP_SERVERS": json.dumps({f"deaf{n}": {"command": "sleep", "args": ["1000"]} for n in range(5)})
+}
 CALLS = 150
 SESSIONS = 100
 TURNS = 20
@@ -49,6 +53,7 @@ async def starts(home: Path, in_turn: InTurn, rounds: int) -> dict[str, float]:
             "bubbles --help": lambda: _process(bubbles, "--help", environment=environment),
             "bubbles status": lambda: _process(bubbles, "status", environment=environment),
             "bubbles agent -m": lambda: _process(bubbles, "agent", "-m", "hi", environment=talking),
+            "with deaf servers": lambda: _process(bubbles, "agent", "-m", "hi", environment={**talking, **DEAF}),
         }
         return await in_turn(works, rounds)
 

@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from bubbles.controller.policy.contract import SHELL
 from sandbox_backends.contract import ExecRequest, SandboxSession
-from tests.benchmarks import core, decisions
+from tests.benchmarks import core, decisions, mcp_servers
 from tests.places import Bench, make_bench
 
 Work = Callable[[], Awaitable[object]]
@@ -264,6 +264,8 @@ async def bench_core(table: Table, home: Path, rounds: int) -> None:
     table.add("bubbles --help", took["bubbles --help"] / bare, "x python -c pass", 8)
     table.add("bubbles status", took["bubbles status"] / bare, "x python -c pass")
     table.add("bubbles agent -m, custom provider, no tool call", took["bubbles agent -m"] / 1e3, "s", 0.5)
+    deaf = "… the same with 5 MCP servers that never answer, their end included"
+    table.add(deaf, took["with deaf servers"] / 1e3, "s", 1)
     called = await core.tool_calls(home, lambda: spawn(*SHELL, "true 1"))
     bare_call = "x a bare asyncio subprocess of it"
     table.add("a tool call of a turn on local, request, records and history included", called["call"], "ms")
@@ -272,6 +274,11 @@ async def bench_core(table: Table, home: Path, rounds: int) -> None:
     crowd = await core.crowd(home)
     table.add(f"{core.SESSIONS} sessions, {core.TURNS} turns each, at once", crowd["turns_per_s"], "turns/s")
     table.add("… memory after the last turn less that after the first third", crowd["growth_mb"], "MB", 2)
+    added = await mcp_servers.measure(home / "mcp", max(20, rounds // 2))
+    turn = f"a turn of {mcp_servers.CALLS} calls, custom provider, commands on local"
+    table.add(turn, added["none_ms"], "ms")
+    table.add("… 5 MCP servers of 30 tools add", added["adds_percent"], "%", 5)
+    table.add("… to our own processor time", added["adds_cpu_percent"], "%", 5)
 
 
 def main() -> int:
