@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
 
 Opened = Callable[["Settings"], AbstractAsyncContextManager["Servers"]]
 
-SESSION = "once"
-"""Whose sandbox the servers get that run in one."""
 MAX_DESCRIPTION = 100
 GRACE_S = 1.0
 """Beyond the longest ``startTimeoutS``: that a server says itself why it was given up."""
@@ -52,13 +49,14 @@ def list_servers(
 def listed(settings: Settings, opened: Opened, *, as_json: bool) -> int:
     """Prints them. ``opened`` gives the servers of these settings."""
     from bubbles.mcp.contract import ServerState
+    from bubbles.mcp.shelf import last_seen
 
     configured = settings.tools.mcp_servers
     if any(its.enabled for its in configured.values()):
         with spinner("asking the MCP servers"):
             seen = run(_asked(settings, opened))
     else:
-        seen = Seen(infos=tuple(_off(name, its) for name, its in configured.items()), tools=())
+        seen = Seen(infos=last_seen(settings.data_dir, configured), tools=())
     if as_json:
         print_json({"servers": [_as_json(info, seen, settings) for info in seen.infos]})
     else:
@@ -67,20 +65,15 @@ def listed(settings: Settings, opened: Opened, *, as_json: bool) -> int:
 
 
 async def _asked(settings: Settings, opened: Opened) -> Seen:
+    from bubbles.app.workshop import ONCE
     from bubbles.bus import Address, Origin
 
-    origin = Origin(session_key=SESSION, address=Address(channel="cli", chat_id="terminal"), sender="me")
+    origin = Origin(session_key=ONCE, address=Address(channel="cli", chat_id="terminal"), sender="me")
     within_s = max(its.start_timeout_s for its in settings.tools.mcp_servers.values() if its.enabled) + GRACE_S
     async with opened(settings) as servers:
         servers.tools(origin)  # begins to start them
         await servers.settled(origin, within_s)
-        return Seen(infos=servers.infos(SESSION), tools=servers.tools(origin))
-
-
-def _off(name: str, settings: McpServerSettings) -> ServerInfo:
-    from bubbles.mcp.contract import ServerInfo, ServerState
-
-    return ServerInfo(name=name, kind="http" if settings.url else "stdio", state=ServerState.OFF)
+        return Seen(infos=servers.infos(ONCE), tools=servers.tools(origin))
 
 
 def _as_json(info: ServerInfo, seen: Seen, settings: Settings) -> dict[str, Any]:
@@ -101,13 +94,18 @@ def _as_json(info: ServerInfo, seen: Seen, settings: Settings) -> dict[str, Any]
 
 
 def _call(tool: ServerTool, its: McpServerSettings, settings: Settings) -> str:
-    """What becomes of a call, in a word; the gate decides it anew each time (``controller.calls``)."""
-    mode = settings.tools.approvals.mode
-    if any(fnmatchcase(tool.name, pattern) for pattern in its.allow):
-        return "runs"
-    if mode == "trust_sandbox" and its.sandboxed:
+    """What becomes of a call, in a word, by what the gate decides of it."""
+    from bubbles.controller.calls import ServerCall, decide_call
+    from bubbles.controller.policy.contract import Mode, Verdict
+
+    def verdict(*, held: bool) -> Verdict:
+        call = ServerCall(server=tool.server, tool=tool.name, arguments="", allow=its.allow, held=held)
+        return decide_call(call, Mode(settings.tools.approvals.mode)).verdict
+
+    unheld = verdict(held=False)
+    if unheld is Verdict.ASK and its.sandboxed and verdict(held=True) is Verdict.ALLOW:
         return "runs if the sandbox holds it"
-    return "declined" if mode == "deny" else "asks"
+    return {Verdict.ALLOW: "runs", Verdict.ASK: "asks", Verdict.DENY: "declined"}[unheld]
 
 
 def _show(seen: Seen, settings: Settings) -> None:

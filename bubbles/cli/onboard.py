@@ -238,8 +238,8 @@ def _warnings(places: Places, done: SetUp) -> list[str]:
 
 def _next_steps(places: Places, wishes: Wishes) -> tuple[str | None, list[str]]:
     """Why no turn could run now, if so; and what is left to do, in plain words, beginning with what mends that."""
-    from bubbles.cli.setup.looking import missing_login
     from bubbles.config.load import load_settings
+    from bubbles.providers.logins.store import missing_login
     from bubbles.providers.select import choose
 
     try:
@@ -255,7 +255,7 @@ def _next_steps(places: Places, wishes: Wishes) -> tuple[str | None, list[str]]:
         steps.append(EXAMPLE if settings.agents.defaults.model is None else problem)
     else:
         steps += _of_another(choice)
-        if said := missing_login(settings, choice.provider):
+        if said := missing_login(settings.data_dir, choice.provider):
             problem = said
             steps.append(said)
         if wishes.api_key_env is not None and not places.environment.get(wishes.api_key_env):

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from bubbles.cli import completing
-from bubbles.cli.report import visible
+from bubbles.cli.report import ended_like_by_ctrl_c, visible
 
 MAX_KEY = 4_096
 
@@ -54,7 +54,9 @@ def set_key(
     try:
         change(config, setting, reference.text)
     except BubblesError as error:
-        raise BubblesError(f"The key is in the keyring as {reference.service}/{reference.name}, but not in use: {error}") from None
+        raise BubblesError(
+            f"The key is in the keyring as {reference.service}/{reference.name}, but not in use: {error}"
+        ) from None
     print(f"The key is in the keyring as {reference.service}/{reference.name}, and {where} refers to it.")
     return 0
 
@@ -67,7 +69,8 @@ def _read_key(provider: str) -> str:
         import getpass
 
         try:
-            text = getpass.getpass(f"Key of {provider} (it is not shown): ")
+            with ended_like_by_ctrl_c():
+                text = getpass.getpass(f"Key of {provider} (it is not shown): ")
         except EOFError as error:
             print()
             raise typer.Abort from error

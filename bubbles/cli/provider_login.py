@@ -49,15 +49,24 @@ async def _logged_in(settings: Settings, provider: str, terminal: Terminal) -> M
 
     vendor = vendor_for(settings, provider)
     store = LoginStore(settings.data_dir)
+    async with store.alone(provider):
+        pass  # where a login cannot be kept, nobody need make one
     async with Web(settings.host_env) as web:
         now = datetime.now(UTC)
         with terminal:
             login = await vendor.log_in(web, terminal, now)
-        async with store.alone(provider):
-            before = await asyncio.to_thread(_before, store, provider)
-            await asyncio.to_thread(store.write, login)
+        try:
+            async with store.alone(provider):
+                before = await asyncio.to_thread(_before, store, provider)
+                await asyncio.to_thread(store.write, login)
+        except LoginError:
+            if isinstance(vendor, CodexVendor):
+                with suppress(ProviderError):  # nobody has it, and nobody else could end it
+                    await vendor.revoked(web, login)
+            raise
         if isinstance(vendor, CodexVendor):
-            if before is not None and before.more.get("issuer") == vendor.issuer:
+            spent = before is not None and before.refresh_token != login.refresh_token
+            if before is not None and spent and before.more.get("issuer") == vendor.issuer:
                 with suppress(ProviderError):  # it ends by itself some day
                     await vendor.revoked(web, before)
             return Made(login=login)
@@ -85,10 +94,13 @@ async def log_out(settings: Settings, provider: str) -> str | None:
     async with store.alone(provider):
         try:
             login = await asyncio.to_thread(store.read, provider)
-        except NotLoggedInError as error:  # damaged, and kept aside
-            return str(error)
+        except NotLoggedInError:  # damaged, and kept aside
+            await asyncio.to_thread(store.remove, provider)
+            return (
+                "Its file was damaged, so that the provider could not be told, and may know it until it ends by itself"
+            )
         if login is None:
-            return None
+            return "" if await asyncio.to_thread(store.remove, provider) else None
         left = ""
         try:
             async with Web(settings.host_env) as web:

@@ -86,6 +86,24 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 @contextmanager
+def ended_like_by_ctrl_c() -> Iterator[None]:
+    """SIGTERM and SIGHUP raise KeyboardInterrupt inside: a terminal that was made silent is given back."""
+    import signal
+
+    def end(number: int, frame: object) -> None:
+        del number, frame
+        raise KeyboardInterrupt
+
+    numbers = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, end) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, meant in before.items():
+            signal.signal(number, meant)
+
+
+@contextmanager
 def spinner(text: str) -> Iterator[None]:
     """Something that moves while a person waits; nothing when stderr is not a terminal."""
     if not sys.stderr.isatty():

@@ -121,15 +121,15 @@ def _show(settings: Settings, loaded: LoadedRules) -> None:
 
 def _model(settings: Settings) -> dict[str, str | None]:
     """Which model answers, by which provider, and why that one (PROV-02)."""
-    from bubbles.cli.setup.looking import missing_login
     from bubbles.errors import ConfigError
+    from bubbles.providers.logins.store import missing_login
     from bubbles.providers.select import choose
 
     try:
         choice = choose(settings)
     except ConfigError as error:
         return {"model": None, "provider": None, "reason": None, "problem": str(error)}
-    problem = missing_login(settings, choice.provider)
+    problem = missing_login(settings.data_dir, choice.provider)
     return {"model": choice.model, "provider": choice.provider, "reason": choice.reason, "problem": problem}
 
 

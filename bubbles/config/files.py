@@ -66,6 +66,22 @@ def read(path: Path) -> Written | None:
     raise fault  # out here, so that what was read hangs on no exception
 
 
+def content(path: Path, max_bytes: int) -> bytes:
+    """All of a file that only this program writes. No link is followed, and nothing waited for.
+
+    Raises OSError, and ValueError for what is larger, or is no regular file.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(fd, "rb") as file:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
+            raise ValueError("it is no regular file")
+        data = file.read(max_bytes + 1)
+    if len(data) > max_bytes:
+        raise ValueError(f"it is larger than {max_bytes:,} bytes")
+    return data
+
+
 def _unreadable(path: Path, error: OSError) -> ConfigError:
     return ConfigError(f"{path} cannot be read ({error.strerror}): give its owner read permission.")
 
@@ -99,7 +115,7 @@ def replace(real: Path, text: str) -> None:
 
     Raises OSError. After a crash what was half written lies beside it until the next call.
     """
-    aside = real.with_name(_ASIDE.format(real.name))
+    aside = half_written(real)
     aside.unlink(missing_ok=True)
     try:
         with open(_created(aside), "wb") as file:
@@ -112,6 +128,11 @@ def replace(real: Path, text: str) -> None:
     except BaseException:
         aside.unlink(missing_ok=True)
         raise
+
+
+def half_written(real: Path) -> Path:
+    """Where a crash may have left the next content of ``real``, secrets and all."""
+    return real.with_name(_ASIDE.format(real.name))
 
 
 def _created(path: Path) -> int:

@@ -128,7 +128,9 @@ def _tell_missing(missing: Mapping[Names, str], sources: Mapping[Names, str], pa
         warnings.append(f"{said}, which is not set, and counts as unset until it is.")
 
 
-def _tell_locked(locked: Mapping[Names, KeyringError], sources: Mapping[Names, str], path: str, warnings: list[str]) -> None:
+def _tell_locked(
+    locked: Mapping[Names, KeyringError], sources: Mapping[Names, str], path: str, warnings: list[str]
+) -> None:
     for names, why in locked.items():
         if not any(part in sources for part in prefixes(names)):
             where = ".".join(map(shown_name, names))

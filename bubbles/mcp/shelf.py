@@ -10,15 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from bubbles.config.files import replace, writing
+from bubbles.config.files import content, replace, writing
 from bubbles.config.schema import McpServerSettings
 from bubbles.errors import BubblesError
 from bubbles.mcp.client.catalogue import Catalogue, clean_text, rows_of
@@ -56,7 +54,7 @@ class Shelf:
     def read(self, name: str, settings: McpServerSettings) -> Learnt:
         """``NOTHING`` if there is nothing that can be used. Never raises."""
         try:
-            found = json.loads(_content(self._folder / f"{name}.json"))
+            found = json.loads(content(self._folder / f"{name}.json", MAX_BYTES))
         except (OSError, ValueError, RecursionError):
             return NOTHING
         if not isinstance(found, dict) or found.get("fingerprint") != fingerprint(settings):
@@ -115,13 +113,3 @@ def info_of(name: str, settings: McpServerSettings, learnt: Learnt) -> ServerInf
         problem=learnt.problem,
         seen=learnt.seen,
     )
-
-
-def _content(path: Path) -> bytes:
-    """Raises OSError, ValueError. Nothing but a regular file is opened for long: a FIFO would never end."""
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(fd, "rb") as file:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_BYTES:
-            raise ValueError("no file of ours")
-        return file.read(MAX_BYTES)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from bubbles.config.schema import ProviderSettings, Settings
 from bubbles.errors import ConfigError
 from bubbles.providers.contract import Provider
+from bubbles.providers.logins.issuers import may_hold_tokens
 from bubbles.providers.proxies import proxy_of
 from bubbles.providers.registry import REGISTRY, Entry, Kind, Wire
 from bubbles.providers.retry import Retrying
@@ -70,6 +71,8 @@ def make_provider(choice: Choice, settings: Settings, logins: Logins | None = No
 
 def _by_login(entry: Entry, settings: Settings, headers: Mapping[str, str], logins: Logins | None) -> Provider:
     own: ProviderSettings = getattr(settings.providers, entry.name)
+    if own.base_url is not None and not may_hold_tokens(own.base_url):
+        raise ConfigError(f"providers.{entry.name}.baseUrl must begin with https://, since tokens go there: correct it.")
     if logins is None:
         from bubbles.providers.logins.source import source_for
 

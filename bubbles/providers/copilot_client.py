@@ -18,8 +18,9 @@ from bubbles.providers.connection import Connection
 from bubbles.providers.contract import Category, ModelReply, ModelRequest, ProviderError, TextSink, UserMessage
 from bubbles.providers.exchange import Target
 from bubbles.providers.logins.contract import API, Access, AccessSource
+from bubbles.providers.logins.copilot import EDITOR
 from bubbles.providers.responses_client import ResponsesClient
-from bubbles.providers.targets import USER_AGENT, target_of
+from bubbles.providers.targets import target_of
 
 NAME = "github_copilot"
 INTEGRATION = "vscode-chat"
@@ -99,8 +100,7 @@ class CopilotProvider:
         headers = {
             "Authorization": f"Bearer {access.token}",
             "Copilot-Integration-Id": INTEGRATION,
-            "Editor-Version": USER_AGENT,
-            "Editor-Plugin-Version": USER_AGENT,
+            **EDITOR,
             "Openai-Intent": "conversation-edits",
             "X-Initiator": "user" if by_person else "agent",  # what an agent sends after its tools is not billed anew
         }

@@ -14,13 +14,13 @@ from urllib.parse import SplitResult, urlsplit
 
 import httpx
 
-import bubbles
 from bubbles.providers.contract import Category, ProviderError
 from bubbles.providers.endings import StreamWitness
 from bubbles.providers.exchange import END_WAIT_S, MAX_ERROR_BYTES, MAX_REPLY_BYTES, USAGE_WAIT_S
 from bubbles.providers.failures import broken, of_exception, of_response, scrubbed
 from bubbles.providers.litellm_wire import STAND_IN
 from bubbles.providers.registry import Wire
+from bubbles.providers.targets import USER_AGENT
 from bubbles.providers.wire import BLOCK_BYTES
 
 _OF_THE_LIBRARY = frozenset(
@@ -117,7 +117,7 @@ class Passage(httpx.AsyncBaseTransport):
         return httpx.Request(request.method, request.url, headers=self._headers(request.headers), stream=body)
 
     def _headers(self, wanted: httpx.Headers) -> httpx.Headers:
-        headers = httpx.Headers({"User-Agent": f"bubbles/{bubbles.__version__}"})
+        headers = httpx.Headers({"User-Agent": USER_AGENT})
         for name, value in wanted.items():
             if name not in _OF_THE_LIBRARY or (STAND_IN in value and self._route.key is None):
                 continue

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from bubbles.errors import ConfigError
 
-_LOCAL = re.compile(r"(?:.+\.)?localhost|127(?:\.\d{1,3}){3}|::1")
+_LOOPBACK = re.compile(r"localhost|127(?:\.\d{1,3}){3}|::1")
 _USUAL_PORTS = {"http": 80, "https": 443}
 
 
@@ -24,7 +24,7 @@ def proxy_of(url: str, env: Mapping[str, str]) -> str | None:
         host, own_port = (parts.hostname or "").lower(), parts.port or _USUAL_PORTS.get(parts.scheme)
     except ValueError:
         return None
-    if not host or _LOCAL.fullmatch(host):
+    if not host or is_loopback(host) or host.endswith(".localhost"):
         return None
     for entry in (_of(env, "no_proxy") or "").lower().split(","):
         name, _, port = entry.strip().partition(":")
@@ -41,6 +41,11 @@ def proxy_of(url: str, env: Mapping[str, str]) -> str | None:
     except ValueError:  # its words may hold a piece of a password
         raise ConfigError(f"The proxy in {parts.scheme}_proxy or all_proxy is no address: correct it.") from None
     return proxy
+
+
+def is_loopback(host: str) -> bool:
+    """Whether this is a usual way to write this very machine; no name is looked up."""
+    return _LOOPBACK.fullmatch(host.lower()) is not None
 
 
 def _of(env: Mapping[str, str], name: str) -> str | None:

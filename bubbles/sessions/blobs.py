@@ -7,6 +7,7 @@ import os
 import stat
 from pathlib import Path
 
+from bubbles.config.files import content
 from bubbles.providers.contract import Image
 from bubbles.sessions.lines import sync_directory
 
@@ -45,16 +46,7 @@ class Blobs:
     def get(self, name: str) -> bytes | None:
         """None for what is not there, or cannot be read."""
         try:
-            fd = os.open(self._directory / name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-        except OSError:
+            data = content(self._directory / name, MAX_BYTES)
+        except (OSError, ValueError):
             return None
-        try:
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
-                return None
-            with open(fd, "rb", closefd=False) as stream:
-                data = stream.read(MAX_BYTES + 1)
-        except OSError:
-            return None
-        finally:
-            os.close(fd)
-        return data if len(data) <= MAX_BYTES and hashlib.sha256(data).hexdigest() == name else None
+        return data if hashlib.sha256(data).hexdigest() == name else None

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from bubbles.config.files import replace
+from bubbles.config.files import content, replace
 from bubbles.sessions import beneath
 from bubbles.sessions.contract import Folders
 
@@ -138,15 +137,9 @@ def _load(folders: Folders) -> Digests:
     counts as edited.
     """
     try:
-        fd = os.open(folders.state / GIVEN, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except FileNotFoundError:
-        return {}
-    with open(fd, "rb") as file:
-        data = file.read(MAX_GIVEN_BYTES + 1)
-    try:
-        found = json.loads(data)["files"]
+        found = json.loads(content(folders.state / GIVEN, MAX_GIVEN_BYTES))["files"]
         return {name: digest for name, digest in found.items() if isinstance(digest, str)}
-    except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
+    except (FileNotFoundError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
         return {}
 
 

@@ -19,8 +19,6 @@ MAX_WHEN = 200
 MAX_ID = 64
 MAX_LISTED = 100
 
-ATTENDED = frozenset({Trigger.USER})
-
 Text = Annotated[str, Field(min_length=1, max_length=MAX_MESSAGE)]
 When = Annotated[str, Field(min_length=1, max_length=MAX_WHEN)]
 
@@ -60,7 +58,7 @@ class Cron:
         self._jobs = jobs
 
     def offered(self, origin: Origin) -> bool:
-        return origin.trigger in ATTENDED
+        return origin.trigger is Trigger.USER
 
     def hint(self, args: CronArgs) -> str:
         what = args.name or args.id or ""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Sequence
+from itertools import islice
 from typing import Annotated
 
 from pydantic import Field
@@ -21,8 +23,14 @@ MAX_NAMES = 3
 MAX_SHOWN = 60
 MAX_NAME = 200
 """Characters of a name, or an id, that are looked at: the platform's, and anybody's choice."""
+MAX_LOOKED_AT = 10
+"""Names of one person."""
 CLOSE = 0.6
 """Likeness from which on a name is taken for a misspelt one."""
+MAX_LIKENED = 2_000
+"""Members whose names are looked through for a misspelt one: that takes far longer than to find a name."""
+MAX_LIKE = 40
+"""Characters of a name that are compared for it."""
 NOBODY = "There are no members here: this is a private conversation, not a group."
 
 
@@ -58,7 +66,7 @@ class FindPerson:
         if members is None:
             return ToolResult(text=NOBODY)
         usable = [member for member in members if _is_id(member.id)]
-        found = matching(usable, args.name)
+        found = await asyncio.to_thread(matching, usable, args.name)
         if not found:
             return ToolResult(text=f"Nobody of the {len(usable)} members here is called that.")
         lines = [f"<@{member.id}> {_named(member)}" for member in found[:MAX_FOUND]]
@@ -67,25 +75,24 @@ class FindPerson:
         return ToolResult(text="\n".join(lines))
 
 
-def matching(members: Iterable[Member], name: str) -> list[Member]:
-    """Those whose name is it, then those whose name begins with it, holds it, or is like it; each group in order."""
+def matching(members: Sequence[Member], name: str) -> list[Member]:
+    """Those whose name is it, then those whose name begins with it, then holds it, each group in order.
+
+    If there are none, those whose name is like it.
+    """
     wanted = _plain(name)
     if not wanted:
         return list(members)
     ranked = [(rank, member) for member in members if (rank := _rank(member, wanted)) is not None]
-    best = min((rank for rank, _ in ranked), default=0)
-    # Likeness is for when nothing really matches.
-    kept = [(rank, member) for rank, member in ranked if rank < LIKE or best == LIKE]
-    return [member for _, member in sorted(kept, key=lambda each: each[0])]
-
-
-LIKE = 4
+    if ranked:
+        return [member for _, member in sorted(ranked, key=lambda each: each[0])]
+    like = difflib.SequenceMatcher(None, "", wanted[:MAX_LIKE])
+    return [member for member in islice(members, MAX_LIKENED) if any(_is_like(like, each) for each in _names(member))]
 
 
 def _rank(member: Member, wanted: str) -> int | None:
     ranks = []
-    for text in (*member.names, member.id):
-        name = _plain(text)
+    for name in _names(member):
         if name == wanted:
             ranks.append(0)
         elif name.startswith(wanted):
@@ -94,14 +101,21 @@ def _rank(member: Member, wanted: str) -> int | None:
             ranks.append(2)
         elif wanted in name:
             ranks.append(3)
-        elif difflib.SequenceMatcher(None, name, wanted).ratio() >= CLOSE:
-            ranks.append(LIKE)
     return min(ranks, default=None)
+
+
+def _names(member: Member) -> list[str]:
+    return [_plain(text) for text in (*member.names[:MAX_LOOKED_AT], member.id)]
+
+
+def _is_like(wanted: difflib.SequenceMatcher[str], name: str) -> bool:
+    wanted.set_seq1(name[:MAX_LIKE])
+    return wanted.real_quick_ratio() >= CLOSE and wanted.quick_ratio() >= CLOSE and wanted.ratio() >= CLOSE
 
 
 def _plain(text: str) -> str:
     """Without case, accents and a leading @, and with one blank between words."""
-    letters = unicodedata.normalize("NFKD", text[:MAX_NAME].casefold())
+    letters = unicodedata.normalize("NFKD", text[:MAX_NAME].casefold())[:MAX_NAME]
     return " ".join("".join(each for each in letters if not unicodedata.combining(each)).removeprefix("@").split())
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from bubbles.bus import Origin
-from bubbles.config.files import replace
+from bubbles.config.files import content, replace
 from bubbles.tools.contract import Args, ToolError, ToolResult
 from bubbles.tools.truncate import FoldersOf
 
@@ -87,15 +87,9 @@ def shown(items: Items) -> str:
 def load(path: Path) -> tuple[Items, str]:
     """The list, and what there is to tell of its file. One that is damaged is put aside. Raises OSError."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        return TaskFile.model_validate_json(content(path, MAX_FILE_BYTES)).items, ""
     except FileNotFoundError:
         return (), ""
-    with open(fd, "rb") as file:
-        data = file.read(MAX_FILE_BYTES + 1)
-    try:
-        if len(data) > MAX_FILE_BYTES:
-            raise ValueError("too large")
-        return TaskFile.model_validate_json(data).items, ""
     except ValueError:
         aside = path.with_name(f"{FILE}.damaged-{datetime.now(UTC):%Y%m%dT%H%M%S}")
         os.replace(path, aside)

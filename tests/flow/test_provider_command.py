@@ -284,6 +284,46 @@ async def test_logout_removes_the_login_though_the_vendor_cannot_be_told(
     assert not (data / "logins" / "github_copilot.json").exists()
 
 
+@pytest.mark.parametrize("name", [".json.damaged-20261201-120000", ".json"])
+async def test_logout_leaves_no_token_behind(server: LoginServer, env: dict[str, str], data: Path, name: str) -> None:
+    """A damaged file is kept aside, and a program that is killed may leave a new one half-written."""
+    folder = data / "logins"
+    await asyncio.to_thread(folder.mkdir, parents=True)
+    for left in (f"openai_codex{name}", ".openai_codex.json.new"):
+        await asyncio.to_thread((folder / left).write_text, '{"refresh_token": "rt-canary')
+    status, out, _ = await done(command("logout", "openai_codex"), env)
+    assert (status, out.splitlines()[0]) == (0, "Logged out of openai_codex.")
+    assert ("could not be told" in out) == (name == ".json")
+    assert [path.name for path in folder.iterdir()] == ["openai_codex.lock"]
+    assert "canary" not in out
+
+
+async def test_logout_of_a_link_removes_what_it_leads_to(env: dict[str, str], data: Path, tmp_path: Path) -> None:
+    (data / "logins").mkdir(parents=True)
+    (tmp_path / "elsewhere.json").write_text("{")
+    (data / "logins" / "github_copilot.json").symlink_to(tmp_path / "elsewhere.json")
+    assert (await done(command("logout", "github_copilot"), env))[0] == 0
+    assert not (tmp_path / "elsewhere.json").exists()
+
+
+async def test_where_no_login_can_be_kept_nobody_makes_one(env: dict[str, str], data: Path) -> None:
+    await asyncio.to_thread((data / "logins" / "openai_codex.lock").mkdir, parents=True)
+    status, out, err = await done(command("login", "openai_codex"), env)
+    assert (status, out) == (1, "")
+    assert "cannot be used" in err
+
+
+async def test_a_login_that_cannot_be_kept_is_ended_again(server: LoginServer, env: dict[str, str], data: Path) -> None:
+    async with at_a_terminal(command("login", "openai_codex", "--no-browser"), env) as ann:
+        address = await login_page(ann)
+        await asyncio.to_thread((data / "logins" / "openai_codex.json").mkdir)
+        ann.types(await came_back(address) + "\n")
+        await ann.sees("cannot be written")
+        assert await ann.leaves() == 1
+    assert len(server.revoked) == 1
+    server.check()
+
+
 async def test_a_new_login_ends_the_one_before(server: LoginServer, env: dict[str, str], data: Path) -> None:
     tokens = []
     for _ in range(2):

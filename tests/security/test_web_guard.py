@@ -30,7 +30,8 @@ ADDRESSES = """
     http://127.0.0.1.:8080/ http://4294967297/ http://192.168.257/ http://1.2.3.4.5/ http://256.256.256.256/
     http://0xa9fea9fe/ http://2852039166/ http://[::1].nip.test/ http://127.0.0.1../ http://.127.0.0.1/
     http://１２７.0.0.1/ http://①②⑦.⓪.⓪.①/ http://127。0。0。1/ http://127．0．0．1/ http://𝟏𝟐𝟕.𝟎.𝟎.𝟏/
-    http://０x７f.1/ http://２１３０７０６４３３/ http://[::１]/ http://１２７.１/ http://９３.184.215.14/ http://１.１.１.１/ http://127%2e0%2e0%2e1/
+    http://０x７f.1/ http://２１３０７０６４３３/ http://[::１]/ http://１２７.１/ http://９３.184.215.14/ http://１.１.１.１/
+    http://127%2e0%2e0%2e1/
     http://%31%32%37.0.0.1/ http://%6c%6fcalhost/ http://127.0.0.1%00.public.test/ http://127.0.0.1%2f@public.test/
     http://public.test@127.0.0.1/ http://127.0.0.1@public.test/ http://user:word@public.test/ http://@public.test/
     http://public.test:80@127.0.0.1:80/ http://127.0.0.1#@public.test/

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bubbles.agent.subagents.contract import TaskRecord
-from bubbles.config.files import replace
+from bubbles.config.files import content, replace
 from bubbles.sessions.contract import Folders, History, SessionError
 from bubbles.sessions.entries import Entry
 from bubbles.sessions.history import WrittenHistory, completed
@@ -151,16 +151,13 @@ def _numbered(tasks: Path) -> Iterator[tuple[int, Path]]:
 
 def _read(folder: Path) -> TaskRecord | None:
     try:
-        fd = os.open(folder / FILE, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with open(fd, "rb") as file:
-            data = file.read(MAX_FILE_BYTES + 1)
-        record = TaskRecord.model_validate_json(data) if len(data) <= MAX_FILE_BYTES else None
+        record = TaskRecord.model_validate_json(content(folder / FILE, MAX_FILE_BYTES))
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
         _log.warning("the record of a task, %s, cannot be read (%s)", folder / FILE, type(error).__name__)
         return None
-    if record is None or record.id != folder.name:
+    if record.id != folder.name:
         return None
     return record.model_copy(update={"told": True}) if (folder / TOLD).exists() else record
 

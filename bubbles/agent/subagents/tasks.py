@@ -27,7 +27,6 @@ MAX_CHAIN = 5
 """Turns in a row that nobody but reports began. A turn after them begins no task: else one could go on for ever."""
 MAX_RESULT = 200_000
 """Characters of a report that are kept."""
-NOT_HERE = "This program does not go on after the reply, so nothing can run in the background: do it here."
 NESTED = "A task in the background begins no tasks: do it here."
 ENDING = "The program is ending: nothing is begun any more."
 CHAINED = (

@@ -10,7 +10,7 @@ import termios
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from bubbles.cli.report import spinner, styled, visible
+from bubbles.cli.report import ended_like_by_ctrl_c, spinner, styled, visible
 
 MAX_KEY = 4_096
 
@@ -50,13 +50,14 @@ def hidden(question: str) -> str:
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     silent = [*before[:3], before[3] & ~termios.ECHO, *before[4:]]
-    termios.tcsetattr(descriptor, termios.TCSAFLUSH, silent)
-    try:
-        print(f"{question} ", end="", flush=True)
-        text = _line().strip()
-    finally:
-        termios.tcsetattr(descriptor, termios.TCSAFLUSH, before)
-        print()
+    with ended_like_by_ctrl_c():
+        try:
+            termios.tcsetattr(descriptor, termios.TCSAFLUSH, silent)
+            print(f"{question} ", end="", flush=True)
+            text = _line().strip()
+        finally:
+            termios.tcsetattr(descriptor, termios.TCSAFLUSH, before)
+            print()
     if text and not (len(text) <= MAX_KEY and text.isascii() and text.isprintable()):
         print("That is no key: it must be one line of ASCII characters, as the provider gave it.")
         return ""

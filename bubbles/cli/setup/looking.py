@@ -104,26 +104,11 @@ def sendable(key: str | None) -> str | None:
 
 
 def _of_logins(settings: Settings) -> Iterator[Offer]:
+    from bubbles.providers.logins.store import logged_in
+
     for entry in REGISTRY.values():
-        if entry.kind is Kind.LOGIN and entry.default_model and logged_in(settings, entry.name):
+        if entry.kind is Kind.LOGIN and entry.default_model and logged_in(settings.data_dir, entry.name):
             yield Offer(provider=entry.name, model=entry.default_model, note="by your login")
-
-
-def logged_in(settings: Settings, provider: str) -> bool:
-    """Whether there is a login of this provider; whether it still counts, its first request shows."""
-    from bubbles.providers.logins.store import LoginStore
-
-    try:
-        return LoginStore(settings.data_dir).path(provider).is_file()
-    except OSError:
-        return False
-
-
-def missing_login(settings: Settings, provider: str) -> str | None:
-    """One sentence, if this provider is used by login and there is none."""
-    if REGISTRY[provider].kind is not Kind.LOGIN or logged_in(settings, provider):
-        return None
-    return f"{provider} needs a login, and there is none: run 'bubbles provider login {provider}'."
 
 
 def _of_servers(settings: Settings, found: Found) -> Iterator[Offer]:

@@ -56,14 +56,14 @@ class Tried:
         return self.usable and self.hard
 
 
-def try_sandboxes(settings: Settings, wanted: str | None = None, within_s: float = WITHIN_S) -> list[Tried]:
+def try_sandboxes(settings: Settings, wanted: str | None = None) -> list[Tried]:
     """The built-in ones, strongest first. ``wanted``: the one that is set, if one is.
 
     All are looked at, and one is measured: the wanted one, else the strongest that can be used. Only if that breaks a
     promise is the next one measured too. What is not measured in time is taken at its word.
     """
     with _shop(settings) as shop:
-        return run(_tried(shop, wanted, within_s))
+        return run(_tried(shop, wanted))
 
 
 def strongest(found: list[Tried]) -> Tried:
@@ -71,8 +71,8 @@ def strongest(found: list[Tried]) -> Tried:
     return next((tried for tried in found if tried.holds), None) or next(tried for tried in found if tried.usable)
 
 
-async def _tried(shop: Workshop, wanted: str | None, within_s: float) -> list[Tried]:
-    deadline = time.monotonic() + within_s
+async def _tried(shop: Workshop, wanted: str | None) -> list[Tried]:
+    deadline = time.monotonic() + WITHIN_S
     with waiting("looking for sandboxes"):
         found = await _looked_at(shop)
     if any(tried.name == wanted and tried.usable and not tried.hard for tried in found):

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from bubbles.providers.proxies import is_loopback
 from bubbles.providers.registry import REGISTRY
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ MOST_CONTEXT = 1 << 30
 OLLAMA_PORT = 11434
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}")
 """Of a model."""
-_LOOPBACK = re.compile(r"localhost|127(?:\.\d{1,3}){3}|::1")
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 _HOST = re.compile(r"[A-Za-z0-9._-]{1,253}|[0-9A-Fa-f:.]{2,45}")
 
@@ -78,7 +78,7 @@ def ollama_address(told: str | None) -> str | None:
 def is_here(address: str) -> bool:
     """Whether it is on this machine, by its text: no name is looked up."""
     try:
-        return _LOOPBACK.fullmatch((urlsplit(address).hostname or "").lower()) is not None
+        return is_loopback(urlsplit(address).hostname or "")
     except ValueError:
         return False
 

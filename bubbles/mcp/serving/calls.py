@@ -54,12 +54,12 @@ class OpenCall:
 class Calls:
     """All calls belong to one event loop. An ``Approver`` for the cards of its own calls."""
 
-    def __init__(self, session_key: str, unasked: str, *, at_once: int = AT_ONCE) -> None:
+    def __init__(self, session_key: str, unasked: str) -> None:
         """``unasked``: why nobody can be asked where a client cannot ask, and the mend."""
         self._address = Address(channel=CHANNEL, chat_id=session_key)
         self._session_key = session_key
         self._unasked = unasked
-        self._places = asyncio.Semaphore(at_once)
+        self._places = asyncio.Semaphore(AT_ONCE)
         self._open: dict[Origin, OpenCall] = {}
         self._bytes = 0
         self._numbers = itertools.count(1)

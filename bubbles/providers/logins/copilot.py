@@ -13,12 +13,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 from urllib.parse import urlsplit
 
-import bubbles
 from bubbles.providers.contract import ProviderError
 from bubbles.providers.failures import broken
 from bubbles.providers.logins.contract import API, ISSUER, Login, LoginError, NotLoggedInError
 from bubbles.providers.logins.issuers import COPILOT, CopilotIssuer, may_hold_tokens
 from bubbles.providers.logins.web import Answer, Web
+from bubbles.providers.targets import USER_AGENT
 
 USUAL_INTERVAL_S = 5.0
 SLOWER_S = 5.0
@@ -31,8 +31,8 @@ EARLIER_S = 60.0
 GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 BEGIN_AGAIN = f"Begin again: bubbles provider login {COPILOT}"
 EDITOR: Mapping[str, str] = {
-    "Editor-Version": f"bubbles/{bubbles.__version__}",
-    "Editor-Plugin-Version": f"bubbles/{bubbles.__version__}",
+    "Editor-Version": USER_AGENT,
+    "Editor-Plugin-Version": USER_AGENT,
 }
 """Programs that ask for a token for Copilot name themselves."""
 

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from bubbles.config.schema import Settings
 from bubbles.errors import ConfigError
+from bubbles.providers.proxies import is_loopback
 
 CODEX = "openai_codex"
 COPILOT = "github_copilot"
@@ -20,7 +21,6 @@ NAMES = (CODEX, COPILOT)
 
 OPENAI = "https://auth.openai.com"
 GITHUB = "https://github.com"
-_LOOPBACK = re.compile(r"localhost|127(?:\.\d{1,3}){3}|::1")
 _GHE = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.ghe\.com")
 """GitHub Enterprise Cloud with data residency: ``api.`` and ``copilot-api.`` stand before the same name."""
 
@@ -102,11 +102,11 @@ def may_hold_tokens(url: str) -> bool:
     """Whether a token may be sent there: encrypted, or no further than this machine."""
     try:
         parts = urlsplit(url)
-        host = (parts.hostname or "").lower()
+        host = parts.hostname or ""
         _ = parts.port
     except ValueError:
         return False
-    return bool(host) and (parts.scheme == "https" or (parts.scheme == "http" and bool(_LOOPBACK.fullmatch(host))))
+    return bool(host) and (parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host)))
 
 
 def _origin(provider: str, chosen: str | None, usual: str) -> str:

@@ -190,20 +190,13 @@ class _Flight:
             task.exception()  # those who waited have it, if any still do
 
 
-def source_for(
-    settings: Settings,
-    provider: str,
-    *,
-    on_secret: Callable[[str], None] = lambda _: None,
-    now: Callable[[], datetime] = lambda: datetime.now(UTC),
-) -> AccessSource:
+def source_for(settings: Settings, provider: str, *, on_secret: Callable[[str], None] = lambda _: None) -> AccessSource:
     """Of ``openai_codex`` or ``github_copilot``. Nothing is read yet. Raises ``ConfigError`` for a bad ``loginUrl``."""
     return LoginSource(
         LoginStore(settings.data_dir),
         vendor_for(settings, provider),
         environment=settings.host_env,
         on_secret=on_secret,
-        now=now,
     )
 
 

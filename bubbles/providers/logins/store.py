@@ -28,6 +28,7 @@ MAX_CHARS = 256 * 1024
 MAX_TOKEN = 16 * 1024
 MAX_WORD = 2_000
 """Of everything else that is kept."""
+_DAMAGED = ".damaged-"
 _DATES = ("expires_at", "made_at", "renewed_at")
 _log = logging.getLogger(__name__)
 
@@ -88,20 +89,28 @@ class LoginStore:
         raise fault  # out here, so that no token hangs on it
 
     def remove(self, provider: str) -> bool:
-        """Whether there was anything. Raises ``LoginError``."""
+        """Whether there was anything. Copies of a damaged file, and what a crash left of one, hold tokens too, and go.
+
+        Nobody else may be at work on it (``alone``). Raises ``LoginError``.
+        """
         path = self.path(provider)
-        try:
-            os.unlink(path)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        except OSError as error:
-            raise LoginError(f"{path} cannot be removed ({error.strerror}): remove it yourself.") from error
-        return True
+        real = Path(os.path.realpath(path))
+        halves = (half for half in {files.half_written(real), files.half_written(path)})
+        removed = False
+        for each in (path, real, *halves, *path.parent.glob(f"{path.name}{_DAMAGED}*")):
+            try:
+                os.unlink(each)
+                removed = True
+            except (FileNotFoundError, NotADirectoryError):
+                pass
+            except OSError as error:
+                raise LoginError(f"{each} cannot be removed ({error.strerror}): remove it yourself.") from error
+        return removed
 
     def _set_aside(self, provider: str, why: str) -> None:
         """Raises ``NotLoggedInError``, unless the file is a good one by now."""
         path = self.path(provider)
-        aside = path.with_name(f"{path.name}.damaged-{datetime.now(UTC):%Y%m%d-%H%M%S}")
+        aside = path.with_name(f"{path.name}{_DAMAGED}{datetime.now(UTC):%Y%m%d-%H%M%S}")
         try:
             with files.writing(path) as real:
                 found = files.read(real)
@@ -128,6 +137,21 @@ def known_secrets(data_dir: Path) -> tuple[str, ...]:
         if login is not None:
             found |= dict.fromkeys(login.secrets)
     return tuple(found)
+
+
+def logged_in(data_dir: Path, provider: str) -> bool:
+    """Whether a login of this provider is kept; whether it still counts, its first request shows. Looks at the disk."""
+    try:
+        return LoginStore(data_dir).path(provider).is_file()
+    except OSError:
+        return False
+
+
+def missing_login(data_dir: Path, provider: str) -> str | None:
+    """One sentence, if this provider is used by login and none is kept. Looks at the disk."""
+    if provider not in NAMES or logged_in(data_dir, provider):
+        return None
+    return f"{provider} needs a login, and there is none: run 'bubbles provider login {provider}'."
 
 
 def _make_folder(folder: Path) -> None:

@@ -15,10 +15,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
-import bubbles
 from bubbles.providers.contract import Category, ProviderError
 from bubbles.providers.failures import broken, of_exception, of_response, scrubbed
 from bubbles.providers.proxies import proxy_of
+from bubbles.providers.targets import USER_AGENT
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession
@@ -81,10 +81,9 @@ class Answer:
 class Web:
     """A context manager, for a few requests in a row."""
 
-    def __init__(self, environment: Mapping[str, str], *, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, environment: Mapping[str, str]) -> None:
         """``environment``: where the proxy is named, as in ``proxies.proxy_of``."""
         self._environment = environment
-        self._timeout_s = timeout_s
         self._session: ClientSession | None = None
 
     async def __aenter__(self) -> Self:
@@ -93,7 +92,7 @@ class Web:
             timeout=aiohttp.ClientTimeout(total=None),
             cookie_jar=aiohttp.DummyCookieJar(),
             trust_env=False,
-            headers={"User-Agent": f"bubbles/{bubbles.__version__}", "Accept": "application/json"},
+            headers={"User-Agent": USER_AGENT, "Accept": "application/json"},
         )
         return self
 
@@ -127,12 +126,12 @@ class Web:
         hidden = (*secrets, *(urlsplit(proxy).netloc.rpartition("@")[0].split(":") if proxy else ()))
         try:
             async with (
-                asyncio.timeout(self._timeout_s),
+                asyncio.timeout(TIMEOUT_S),
                 self._session.request(method, url, proxy=proxy, allow_redirects=False, **request) as response,
             ):
                 body = await _read(response.content)
         except TimeoutError:
-            raise broken(f"{urlsplit(url).netloc} did not answer within {self._timeout_s:g} s") from None
+            raise broken(f"{urlsplit(url).netloc} did not answer within {TIMEOUT_S:g} s") from None
         except (aiohttp.ClientError, HttpProcessingError, OSError, ValueError) as error:
             meant = of_exception(error, secrets=hidden)
             words = str(meant).partition(": ")[2]  # without its type, which means nothing to a person

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import replace
 from typing import Any
@@ -127,6 +128,20 @@ async def test_names_of_the_platform_cannot_write_lines_of_their_own() -> None:
     assert len(text.splitlines()) == 1
     assert "\u202e" not in text
     assert len(text) < 300
+
+
+@pytest.mark.req("TOOL-08")
+async def test_nothing_waits_while_a_name_is_looked_for_in_a_huge_group() -> None:
+    names = tuple("".join(chr(97 + (number * place) % 26) for place in range(200)) for number in range(3))
+    crowd = tuple(Member(id=f"U{number}", names=names) for number in range(5_000))
+    looking = asyncio.ensure_future(ok(FindPerson(MemoryMembers({CHAT: crowd})), name="zq" * 100))
+    steps = 0
+    async with asyncio.timeout(3):
+        while not looking.done():
+            await asyncio.sleep(0.001)
+            steps += 1
+    assert await looking == "Nobody of the 5000 members here is called that."
+    assert steps > 5
 
 
 @pytest.mark.req("TOOL-08")
