@@ -36,8 +36,8 @@ HARD = Enforces.FILESYSTEM | Enforces.NETWORK
 DOCTOR = "'bubbles sandbox doctor' shows what works here"
 INSTALL = "install bubblewrap (Debian and Ubuntu: apt-get install bubblewrap) or Docker"
 UNASKED = (
-    "the program that called has no way to put a question to a person (elicitation); the owner can let the command "
-    "run by a rule in {rules}"
+    "the program that called has no way to put a question to a person (elicitation); what rules may allow, the "
+    "owner can let run by a rule in {rules}"
 )
 READING = {"read_file", "list_dir"}
 

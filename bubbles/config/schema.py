@@ -241,19 +241,28 @@ class AgentSettings(Section):
     """Turns that run at a time. Unset follows from the number of processors (CORE-05)."""
 
 
-class ProviderSettings(Section):
-    api_key: Key = None
+class EndpointSettings(Section):
+    """What all providers have."""
+
     base_url: Annotated[str, Field(pattern=r"^https?://\S+$")] | None = Field(default=None, repr=False)
     """Not shown: it may hold a password, ``https://user:password@host``."""
     extra_headers: Mapping[HeaderName, HeaderValue] = Field(default_factory=dict)
     """Sent with every request, such as an organisation's id."""
 
 
-class LoginSettings(ProviderSettings):
-    """Of a provider that is used by login; it has no ``api_key`` but what the login gave (PROV-03)."""
+class ProviderSettings(EndpointSettings):
+    api_key: Key = None
+
+
+class LoginSettings(EndpointSettings):
+    """Of a provider that is used by login (PROV-03)."""
 
     login_url: Annotated[str, Field(pattern=r"^https?://\S+$")] | None = None
     """Where one logs in, if not at the usual address: a GitHub Enterprise, say."""
+
+    @property
+    def api_key(self) -> None:
+        """There is none to set: the login gives what requests are made with."""
 
 
 class ProvidersSettings(Section):

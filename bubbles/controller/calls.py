@@ -7,7 +7,8 @@ on record like a command.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -74,11 +75,16 @@ class CallGate:
             await asyncio.shield(self._timeline.finished(subject, ending))
 
 
+def named(tool: str, patterns: Sequence[str]) -> str | None:
+    """The first of ``patterns`` that names it: ``*`` is any characters, and all else only itself."""
+    return next((one for one in patterns if fnmatchcase(tool, re.sub(r"[?\[]", r"[\g<0>]", one))), None)
+
+
 def decide_call(call: ServerCall, mode: Mode) -> Decision:
     """Pure: the allow-list, then the mode, then a person. What a server says of its tools counts for nothing."""
-    named = next((pattern for pattern in call.allow if fnmatchcase(call.tool, pattern)), None)
-    if named is not None:
-        reason = f"{named!r} is on the allow-list of the MCP server {call.server}."
+    listed = named(call.tool, call.allow)
+    if listed is not None:
+        reason = f"{listed!r} is on the allow-list of the MCP server {call.server}."
         return _decision(Verdict.ALLOW, Stage.RULES, Policy.MCP_ALLOW_LIST, reason)
     if mode is Mode.DENY:
         reason = f"It is not on the allow-list of the MCP server {call.server}, and tools.approvals.mode is deny."

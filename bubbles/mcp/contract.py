@@ -21,7 +21,15 @@ from bubbles.providers.contract import Image
 
 
 class McpError(BubblesError):
-    """One or two sentences for the model: what went wrong with the server, and whether trying again may help."""
+    """One or two sentences for the model: what went wrong with the server, and whether trying again may help.
+
+    ``said`` follows ``told``, and may be the server's own words: hostile text.
+    """
+
+    def __init__(self, told: str, said: str = "") -> None:
+        super().__init__(f"{told} {said}" if said else told)
+        self.told = told
+        self.said = said
 
 
 class ServerState(enum.StrEnum):

@@ -72,7 +72,9 @@ def make_provider(choice: Choice, settings: Settings, logins: Logins | None = No
 def _by_login(entry: Entry, settings: Settings, headers: Mapping[str, str], logins: Logins | None) -> Provider:
     own: ProviderSettings = getattr(settings.providers, entry.name)
     if own.base_url is not None and not may_hold_tokens(own.base_url):
-        raise ConfigError(f"providers.{entry.name}.baseUrl must begin with https://, since tokens go there: correct it.")
+        raise ConfigError(
+            f"providers.{entry.name}.baseUrl is no address that tokens may go to: write one with https://."
+        )
     if logins is None:
         from bubbles.providers.logins.source import source_for
 

@@ -26,6 +26,7 @@ from bubbles.providers.wire import (
     ToolsWriter,
     Written,
     encoded,
+    in_order,
     picture_address,
     sendable_arguments,
     sendable_name,
@@ -66,7 +67,8 @@ class ResponsesWriter:
             fields |= {"tool_choice": "auto", "parallel_tool_calls": True}
         head = self._encode({**fields, **options})
         tools = b',"tools":' + self._tools.of(request.tools) if request.tools else b""
-        return Body(head=head[:-1] + b',"input":[', messages=list(self._sequence(request)), tail=b"]" + tools + b"}")
+        messages = list(in_order(request.messages, self._messages, self._written, _user))
+        return Body(head=head[:-1] + b',"input":[', messages=messages, tail=b"]" + tools + b"}")
 
     def forget_reasoning(self, messages: Sequence[Message]) -> bool:
         """From now on these are sent without; whether any was sent with."""
@@ -84,21 +86,6 @@ class ResponsesWriter:
 
     def _has_reasoning(self, message: AssistantMessage) -> bool:
         return message.provider == self._provider and any(entry["type"] == "reasoning" for entry in entries_of(message))
-
-    def _sequence(self, request: ModelRequest) -> Iterator[bytes]:
-        pictures: list[bytes] = []
-        known = self._messages
-        for message in request.messages:
-            if (written := known.get(message)) is None:
-                written = known[message] = self._written(message)
-            if pictures and not isinstance(message, ToolMessage):
-                yield _user(pictures)
-                pictures = []
-            yield written.body
-            if written.pictures:
-                pictures.append(written.pictures)
-        if pictures:
-            yield _user(pictures)
 
     def _written(self, message: Message) -> Written:
         if isinstance(message, UserMessage):

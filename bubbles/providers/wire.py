@@ -9,7 +9,7 @@ from __future__ import annotations
 import binascii
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -128,19 +128,7 @@ class RequestWriter:
     def _sequence(self, request: ModelRequest) -> Iterator[bytes]:
         if request.system:
             yield self._system(request.system)
-        pictures: list[bytes] = []
-        known = self._messages
-        for message in request.messages:
-            if (written := known.get(message)) is None:
-                written = known[message] = self._written(message)
-            if pictures and not isinstance(message, ToolMessage):
-                yield _of_pictures(pictures)
-                pictures = []
-            yield written.body
-            if written.pictures:
-                pictures.append(written.pictures)
-        if pictures:
-            yield _of_pictures(pictures)
+        yield from in_order(request.messages, self._messages, self._written, _of_pictures)
 
     def _system(self, text: str) -> bytes:
         if (kept := self._systems.get(text)) is None:
@@ -176,6 +164,29 @@ class RequestWriter:
         if message.tool_calls:
             fields["tool_calls"] = [_call(call, own=own) for call in message.tool_calls]
         return fields
+
+
+def in_order(
+    messages: Sequence[Message],
+    known: MutableMapping[Message, Written],
+    write: Callable[[Message], Written],
+    of_pictures: Callable[[Sequence[bytes]], bytes],
+) -> Iterator[bytes]:
+    """All of them, those that are not ``known`` written by ``write``. Pictures of results come after the last result of
+    a reply, in a message that ``of_pictures`` makes: no server takes anything between results.
+    """
+    pictures: list[bytes] = []
+    for message in messages:
+        if (written := known.get(message)) is None:
+            written = known[message] = write(message)
+        if pictures and not isinstance(message, ToolMessage):
+            yield of_pictures(pictures)
+            pictures = []
+        yield written.body
+        if written.pictures:
+            pictures.append(written.pictures)
+    if pictures:
+        yield of_pictures(pictures)
 
 
 def _keep(kept: dict[Any, Any], key: object, value: object) -> None:

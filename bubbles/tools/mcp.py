@@ -37,6 +37,7 @@ MAX_KNOWN = 256
 MAX_OFFERS = 16
 """Made of one such set."""
 MAX_NAME = 80
+MOVED = "The session's sandbox was changed while this call waited, so it was not made: call again."
 NOT_THERE = (ServerState.IDLE, ServerState.STARTING, ServerState.WAITING)
 
 
@@ -180,7 +181,8 @@ class McpTools:
             said.append(text)
         missing = [info for info in self._servers.infos(origin.session_key) if _is_missing(info, known)]
         if missing:
-            said.append("Not there now: " + "; ".join(f"{info.name} ({state_of(info)})" for info in missing) + ".")
+            states = "; ".join(f"{info.name} ({state_of(info)})" for info in missing)
+            said.append(f"Not there now:\n{marked(states, 'these MCP servers')}")
         return ToolResult(text="\n\n".join(said), is_error=not known.tools)
 
     def _named(self, name: str, origin: Origin) -> ServerTool:
@@ -198,21 +200,24 @@ class McpTools:
         """Raises ToolError if this is a tool of a server that is not there now."""
         for info in self._servers.infos(origin.session_key):
             if info.state in NOT_THERE and name.startswith(f"mcp__{info.name}__"):
-                raise ToolError(f"The MCP server {info.name} is not there now: {state_of(info).rstrip('.')}.")
+                state = marked(state_of(info), _source(info.name))
+                raise ToolError(f"The MCP server {info.name} is not there now:\n{state}")
 
     async def _call(self, tool: ServerTool, arguments: dict[str, Any], origin: Origin) -> ToolResult:
         mcp_arguments.check(arguments, tool)
-        settings = self._settings.get(tool.server)
+        settings, source = self._settings.get(tool.server), _source(tool.server)
         text = mcp_arguments.written(arguments, by_http=settings is not None and settings.url is not None)
+        wanted = self._server_call(tool, text, settings, origin)
         try:
-            async with self._gate.permitted(self._server_call(tool, text, settings, origin), origin):
+            async with self._gate.permitted(wanted, origin):
+                if self._server_call(tool, text, settings, origin) != wanted:
+                    raise ToolError(MOVED)
                 answer = await self._servers.call(tool, arguments, origin)
         except McpError as error:
-            raise ToolError(str(error)) from None
+            raise ToolError(_explained(error, source)) from None
         if not answer.text:
             said = "It gave an error without words." if answer.is_error else "It gave no text."
             return ToolResult(text=said, is_error=answer.is_error, images=answer.images)
-        source = f"the MCP server {tool.server}"
         long = len(answer.text) > LONG
         shown = await asyncio.to_thread(marked, answer.text, source) if long else marked(answer.text, source)
         return ToolResult(text=shown, is_error=answer.is_error, images=answer.images)
@@ -234,6 +239,15 @@ class McpTools:
             network=place.network,
             held=place.contained and place.offline,
         )
+
+
+def _source(server: str) -> str:
+    return f"the MCP server {server}"
+
+
+def _explained(error: McpError, source: str) -> str:
+    """What the server says of its failure is in its own words too."""
+    return f"{error.told}\n{marked(error.said, source)}" if error.said else error.told
 
 
 def _spec(tool: ServerTool) -> ToolSpec:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
+from bubbles.controller.calls import named
 from bubbles.mcp.contract import ServerTool
 
 OTHER_TOOLS = 20
@@ -82,7 +82,7 @@ def _shares(wanted: Mapping[str, int], room: int) -> dict[str, int]:
 
 def _fitting(tools: Iterable[ServerTool], count: int, tokens: int, allow: Sequence[str]) -> list[ServerTool]:
     fitting: list[ServerTool] = []
-    for tool in sorted(tools, key=lambda tool: not any(fnmatchcase(tool.name, pattern) for pattern in allow)):
+    for tool in sorted(tools, key=lambda tool: named(tool.name, allow) is None):
         if len(fitting) < count and tool.tokens <= tokens:
             fitting.append(tool)
             tokens -= tool.tokens

@@ -13,7 +13,6 @@ import signal
 import socket
 import stat
 import sys
-import termios
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -284,38 +283,6 @@ async def test_ctrl_c_while_the_model_is_asked_writes_nothing(home: Path) -> Non
             await person.sees("Nothing was written.")
             assert await person.leaves() == 130
     assert config(home).read_bytes() == before
-
-
-@pytest.mark.parametrize("number", [None, signal.SIGTERM, signal.SIGHUP])
-async def test_the_hidden_question_gives_the_terminal_back_when_it_is_left(
-    home: Path, number: signal.Signals | None
-) -> None:
-    async with onboarding(home) as person:
-        await person.sees("Enter goes on without a model:")
-        person.types("openai\n")
-        await person.sees("(it is not shown):")
-        if number is None:
-            person.types(CONTROL_C)
-        else:
-            person.sends(number)
-        await person.sees("Nothing was written.")
-        assert await person.leaves() == 130
-        assert shows_what_is_typed(person)
-    assert list(home.iterdir()) == []
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-async def test_a_key_that_is_not_typed_to_its_end_gives_the_terminal_back(home: Path, number: signal.Signals) -> None:
-    async with at_a_terminal([PROGRAM, "provider", "key", "openai"], environment(home)) as person:
-        await person.sees("(it is not shown):")
-        assert not shows_what_is_typed(person)
-        person.sends(number)
-        assert await person.leaves() == 130
-        assert shows_what_is_typed(person)
-
-
-def shows_what_is_typed(person: Person) -> bool:
-    return bool(termios.tcgetattr(person.master)[3] & termios.ECHO)
 
 
 @pytest.mark.req("SEC-01")

@@ -262,7 +262,8 @@ async def test_stop_ends_what_it_names_and_says_what_goes_on(tmp_path: Path) -> 
         every = "In the background go on: t1 (a), t2 (b), t3 (c). /stop ID ends one of them, /stop all all."
         assert await answer("/stop") == f"Nothing runs here. {every}"
         assert await answer("/stop t2") == "Task t2 is stopped."
-        await until(lambda: records(here)["t2"]["state"] == "stopped")
+        await until(lambda: here.bubbles.tasks.count == 2)  # its record is on the disk a moment before
+        assert records(here)["t2"]["state"] == "stopped"
         assert (await answer("/stop t9")).startswith("No task 't9' runs here. In the background go on: t1 (a), t3 (c).")
         assert await answer("/stop all") == "Stopped. So are tasks t1, t3."
         await until(lambda: here.bubbles.tasks.count == 0)

@@ -27,11 +27,18 @@ from datetime import UTC, datetime, timedelta
 
 from bubbles.config.load import load_settings
 from bubbles.providers.logins.contract import LoginError
-from bubbles.providers.logins.source import source_for
+from bubbles.providers.logins.source import LoginSource, vendor_for
+from bubbles.providers.logins.store import LoginStore
 
 async def main():
     minutes, last = 0, None
-    source = source_for(load_settings(), "openai_codex", now=lambda: datetime.now(UTC) + timedelta(minutes=minutes))
+    settings = load_settings()
+    source = LoginSource(
+        LoginStore(settings.data_dir),
+        vendor_for(settings, "openai_codex"),
+        environment=settings.host_env,
+        now=lambda: datetime.now(UTC) + timedelta(minutes=minutes),
+    )
     while await asyncio.to_thread(sys.stdin.readline):
         try:
             last = await source.access(refused=last)

@@ -170,6 +170,9 @@ async def test_where_nobody_can_be_asked_only_a_rule_lets_it_run(bubblewrap: Gro
         said = await refused(agent, "exec", script="id -un")
         assert f"by a rule in {bubblewrap.data_dir / 'rules'}" in said
         assert "declined at once" in said
+        never = await refused(agent, "exec", script="sudo -n id")
+        assert "what rules may allow, the owner can let run" in never
+        assert "whatever the rules say" in never
         bubblewrap.rule('prefix_rule(pattern=["id"])\n')
         assert "agent\n" in await told(agent, "exec", script="id -un")
 

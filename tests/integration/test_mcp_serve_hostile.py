@@ -256,6 +256,12 @@ async def test_every_wrong_line_has_an_answer_that_says_what_is_wrong(bubblewrap
     async with raw(bubblewrap) as served:
         await served.send_bytes(b"hello\n")
         assert (await served.line())["error"]["code"] == -32700
+        asked = b'"method":"tools/call","params":{"name":"exec","arguments":{"script":"\\ud83d"}}'
+        half = b'{"jsonrpc":"2.0","id":%s,' + asked + b"}\n"
+        for written, ident in ((b"4", 4), (b'"four"', "four"), (b'"\\udc00"', None), (b"true", None)):
+            await served.send_bytes(half % written)  # as JavaScript writes half a character
+            wrong = await served.line()
+            assert (wrong["id"], wrong["error"]["code"]) == (ident, -32700)
         await served.send_bytes(b'{"jsonrpc":"2.0","id":5,"method":7}\n')
         wrong = await served.line()
         assert (wrong["id"], wrong["error"]["code"]) == (5, -32600)

@@ -93,7 +93,12 @@ async def test_a_newer_protocol_is_spoken_with_a_server_that_knows_no_older_one(
 
 @pytest.mark.req("SEC-03")
 async def test_its_environment_is_a_written_few_names_and_its_own(scene: Scene) -> None:
-    scene.bench.host_env = {"PATH": os.environ["PATH"], "OPENAI_API_KEY": KEY, "http_proxy": "http://u:p@h", "LANG": "C"}
+    scene.bench.host_env = {
+        "PATH": os.environ["PATH"],
+        "OPENAI_API_KEY": KEY,
+        "http_proxy": "http://u:p@h",
+        "LANG": "C",
+    }
     async with scene.tools(hostile(env={"OWN": "mine"})) as tools:
         seen = json.loads(await tools.text("env"))
     assert seen.pop("BUBBLES_XID")
@@ -173,6 +178,7 @@ async def test_a_server_that_dies_in_a_call_is_there_again_for_the_next(scene: S
         ("flood", "it says too much unasked"),
         ("questions", "it asks more than it waits to hear|it says too much unasked"),
         ("huge", "it said more than 16 MiB"),
+        ("crowd", "it said a message of too many parts"),
     ],
 )
 async def test_a_server_that_says_too_much_is_disconnected(scene: Scene, tool: str, said: str) -> None:

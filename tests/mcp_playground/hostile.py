@@ -59,6 +59,11 @@ def huge(_: object, arguments: Row) -> Row:
     return text("h" * (20 << 20))
 
 
+def crowd(_: object, arguments: Row) -> None:
+    sys.stdout.write('{"jsonrpc": "2.0", "id": 1001, "result": {"content": [' + "[]," * 4_000_000 + "1]}}\n")
+    sys.stdout.flush()
+
+
 def silent(_: object, arguments: Row) -> None:
     return
 
@@ -142,6 +147,7 @@ TOOLS: dict[str, Callable[[object, Row], Row | None]] = {
     "cwd": cwd,
     "large": large,
     "huge": huge,
+    "crowd": crowd,
     "silent": silent,
     "hang": hang,
     "given_up": lambda _, arguments: text(json.dumps(given_up)),

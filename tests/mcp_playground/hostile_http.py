@@ -75,12 +75,12 @@ class HostileHttp:
             return web.Response(text="hello", content_type="text/html")
         if wanted == "accepted":
             return web.Response(status=202)
-        if wanted in ("large", "large-event", "flood", "half", "slow-body"):
+        if wanted in ("large", "large-event", "crowd", "flood", "half", "slow-body", "comments"):
             return await self._streamed(request, message, wanted)
         return _json(message, _text("hello"))
 
     async def _streamed(self, request: web.Request, message: Mapping[str, Any], wanted: str) -> web.StreamResponse:
-        kind = "application/json" if wanted in ("large", "slow-body") else "text/event-stream"
+        kind = "application/json" if wanted in ("large", "crowd", "slow-body") else "text/event-stream"
         response = web.StreamResponse(headers={"Content-Type": kind})
         await response.prepare(request)
         if wanted == "slow-body":
@@ -93,6 +93,12 @@ class HostileHttp:
             notice = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x"}}
             while True:
                 await response.write(b"event: message\ndata: " + json.dumps(notice).encode() + b"\n\n")
+        if wanted == "comments":
+            while True:
+                await response.write(b": nothing to say\n" * 5_000)
+        if wanted == "crowd":
+            await response.write(b"[" + b"[]," * 4_000_000 + b"1]")
+            return response
         await response.write(b'{"x": "' if wanted == "large" else b"event: message\ndata: ")
         while True:
             await response.write(b"x" * (1 << 20))
@@ -101,6 +107,8 @@ class HostileHttp:
         """What the server says by itself: it ends at once, and would have it opened again at once."""
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
+        while self.mode == "comments":
+            await response.write(b": nothing to say\n" * 5_000)
         await response.write(b"retry: 0\nid: 1\ndata:\n\n")
         return response
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-
+from bubbles.agent.asking import SpecCosts
 from bubbles.errors import BubblesError
 from bubbles.providers.contract import ModelReply, ModelRequest, Provider, TextSink
 from bubbles.sessions.tokens import estimate, of_message
@@ -24,6 +23,7 @@ class MeteredProvider:
         self._most = most
         self.spent = 0
         self._last = 0
+        self._costs = SpecCosts()
 
     @property
     def scarce(self) -> bool:
@@ -36,7 +36,7 @@ class MeteredProvider:
 
     async def complete(self, request: ModelRequest, *, on_text: TextSink | None = None) -> ModelReply:
         """Raises ``SpentError`` besides what the provider raises."""
-        asked = size(request)
+        asked = size(request, self._costs)
         if self.spent + asked > self._most:
             raise SpentError(f"its {self._most:,} tokens are used up")
         reply = await self._provider.complete(request, on_text=on_text)
@@ -48,9 +48,6 @@ class MeteredProvider:
         """It is the pool's to close."""
 
 
-def size(request: ModelRequest) -> int:
+def size(request: ModelRequest, costs: SpecCosts) -> int:
     """Estimated tokens of a whole request."""
-    tools = sum(
-        estimate(f"{tool.name}{tool.description}{json.dumps(tool.parameters, default=dict)}") for tool in request.tools
-    )
-    return estimate(request.system) + tools + sum(map(of_message, request.messages))
+    return estimate(request.system) + costs.of(request.tools) + sum(map(of_message, request.messages))

@@ -38,8 +38,11 @@ ENDS = {
     TaskState.LIMIT: "reached one of its limits",
     TaskState.INTERRUPTED: "was interrupted",
 }
-_POSING = re.compile(r"\[(?=\W*(?:end\W+of\W+the\W+report|written\W+by\W+the\W+program))", re.IGNORECASE)
-"""Text in a report that would end it before its end, or begin another."""
+_POSING = re.compile(
+    r"\[(?=\W{0,40}(?:end\W{1,40}of\W{1,40}the\W{1,40}report|written\W{1,40}by\W{1,40}the\W{1,40}program))",
+    re.IGNORECASE,
+)
+"""Text in a report that would end it before its end, or begin another. Bounded, or brackets alone would take seconds."""
 
 
 def prompt(session: str, task: str) -> str:

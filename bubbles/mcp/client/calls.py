@@ -39,7 +39,7 @@ async def call(connection: Connection, tool: ServerTool, arguments: Mapping[str,
         raise McpError(f"The MCP server {name} went away before it answered: {why}. {PERHAPS_DONE}") from error
     except RefusedError as error:
         said = connection.way.redact(str(error)[: 4 * MAX_SAID])[:MAX_SAID]
-        raise McpError(f"The MCP server {name} answered with an error: {said}") from error
+        raise McpError(f"The MCP server {name} answered with an error:", said or "(without words)") from error
     return await asyncio.to_thread(answer_of, result)
 
 

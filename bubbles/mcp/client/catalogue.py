@@ -11,9 +11,9 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from fnmatch import fnmatchcase
 from typing import Any
 
+from bubbles.controller.calls import named
 from bubbles.mcp.client.schemas import SchemaError, usable
 from bubbles.mcp.contract import ServerTool
 from bubbles.sessions.tokens import estimate
@@ -86,8 +86,10 @@ class Catalogue:
         name = row.get("name")
         if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME or not name.isprintable() or name.isspace():
             raise SchemaError("its name cannot be used")
-        if not any(fnmatchcase(name, pattern) for pattern in self._patterns):
+        if named(name, self._patterns) is None:
             return
+        if self._mask(name) != name:
+            raise SchemaError("its name holds a secret of yours")
         if name in self._tools:
             raise SchemaError("there are two of its name")
         schema, text = usable(row.get("inputSchema", row.get("input_schema")))

@@ -119,7 +119,7 @@ class Connection:
             raise McpError(f"The MCP server {self.way.name} is not there after {within_s:g} s.") from None
         if self._talk is None:
             problem = self.learnt.problem or "it is ending"
-            raise McpError(f"The MCP server {self.way.name} cannot be used now: {problem}.")
+            raise McpError(f"The MCP server {self.way.name} cannot be used now:", f"{problem}.")
         return self._talk
 
     def doubt(self) -> None:

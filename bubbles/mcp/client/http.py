@@ -8,13 +8,14 @@ Source: https://modelcontextprotocol.io/specification/2025-11-25/basic/transport
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import socket
 import ssl
 import time
 from base64 import b64encode
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Self
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -27,9 +28,11 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCResponse
 
 from bubbles.config.schema import McpServerSettings
+from bubbles.mcp.client.bucket import Bucket
 from bubbles.mcp.client.fate import Fate
 from bubbles.mcp.client.sieve import MAX_MESSAGE_BYTES, Sieve, TooMuchError
 from bubbles.mcp.client.streams import Outbox
+from bubbles.mcp.client.weight import MAX_WEIGHT, Scale
 from bubbles.providers.proxies import proxy_of
 
 if TYPE_CHECKING:
@@ -47,6 +50,14 @@ GRACE_S = 5.0
 """How much longer than a call a request may take: what is given up here is not awaited any more there."""
 GET_PAUSE_S = 1.0
 """Between two times that the stream of what the server says by itself is opened: the server chooses no shorter one."""
+ANSWER_BURST, ANSWER_PER_S = MAX_WEIGHT, 1 << 20
+"""Of events: the weight that may come at once with an answer, and in each second from then on."""
+UNASKED_BURST, UNASKED_PER_S = 4 << 20, 256 << 10
+"""And of those that nothing was asked for: they may come for as long as the program runs."""
+PER_PIECE = 256
+"""Bytes that each piece counts besides: what comes byte by byte costs as much to be read."""
+AT_A_STRETCH = 100
+"""Pieces that are taken before others have their turn: thousands may have come at once."""
 MAX_CONNECTIONS = 32
 SESSION = "mcp-session-id"
 
@@ -152,6 +163,7 @@ class Bounded(httpx2.AsyncBaseTransport):
         self._origin = _origin(httpx2.URL(url))
         self._patience_s = patience_s
         self._fate = fate
+        self._unasked = Bucket(UNASKED_BURST, UNASKED_PER_S)
         self._next_get = 0.0
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -179,12 +191,24 @@ class Bounded(httpx2.AsyncBaseTransport):
             return httpx2.Response(response.status_code if response.status_code >= 400 else 502)
         streamed = response.headers.get("content-type", "").lower().startswith("text/event-stream")
         assert isinstance(response.stream, httpx2.AsyncByteStream)
+        unasked = request.method == "GET"
         response.stream = Cut(
-            response.stream,
-            None if streamed else MAX_MESSAGE_BYTES,
-            None if request.method == "GET" else began + self._patience_s,
+            response.stream, self._measure(streamed, unasked), None if unasked else began + self._patience_s
         )
         return response
+
+    def _measure(self, streamed: bool, unasked: bool) -> Callable[[bytes], None]:
+        """Raises StreamError once a body is larger than may be; told of each piece of it."""
+        if not streamed:
+            return _Whole().take
+        bucket, scale = self._unasked if unasked else Bucket(ANSWER_BURST, ANSWER_PER_S), Scale()
+
+        def take(piece: bytes) -> None:
+            if not bucket.take(scale.weigh(piece) + PER_PIECE):
+                self._fate.end("it sends events without end")
+                raise httpx2.StreamError("events without end")
+
+        return take
 
     async def aclose(self) -> None:
         await self._inner.aclose()
@@ -218,18 +242,33 @@ class Bounded(httpx2.AsyncBaseTransport):
         return None
 
 
-class Cut(httpx2.AsyncByteStream):
-    """A body that ends with an error once it is too large or takes too long; None is no bound."""
+class _Whole:
+    """A body that is one message."""
 
-    def __init__(self, inner: httpx2.AsyncByteStream, max_bytes: int | None, until: float | None) -> None:
+    def __init__(self) -> None:
+        self._size = self._weight = 0
+        self._scale = Scale()
+
+    def take(self, piece: bytes) -> None:
+        self._size += len(piece)
+        self._weight += self._scale.weigh(piece)
+        if self._size > MAX_MESSAGE_BYTES or self._weight > MAX_WEIGHT:
+            raise httpx2.StreamError(f"the answer is larger than {MAX_MESSAGE_BYTES >> 20} MiB, or of too many parts")
+
+
+class Cut(httpx2.AsyncByteStream):
+    """A body that ends with an error once it is too large, as ``measure`` says, or takes too long; None is no bound."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream, measure: Callable[[bytes], None], until: float | None) -> None:
         self._inner = inner
-        self._max_bytes = max_bytes
+        self._measure = measure
         self._until = until
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         pieces = aiter(self._inner)
-        size = 0
-        while True:
+        for number in itertools.count(1):
+            if number % AT_A_STRETCH == 0:
+                await asyncio.sleep(0)
             left_s = None if self._until is None else max(0.0, self._until - time.monotonic())
             try:
                 async with asyncio.timeout(left_s):
@@ -238,9 +277,7 @@ class Cut(httpx2.AsyncByteStream):
                 return
             except TimeoutError:
                 raise httpx2.StreamError("the answer takes too long") from None
-            size += len(piece)
-            if self._max_bytes is not None and size > self._max_bytes:
-                raise httpx2.StreamError(f"the answer is larger than {self._max_bytes >> 20} MiB")
+            self._measure(piece)
             yield piece
 
     async def aclose(self) -> None:

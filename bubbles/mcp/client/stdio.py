@@ -27,6 +27,7 @@ from bubbles.mcp.client.lines import Lines, TooLongError
 from bubbles.mcp.client.sieve import MAX_MESSAGE_BYTES, Sieve, TooMuchError
 from bubbles.mcp.client.streams import Outbox
 from bubbles.mcp.client.way import Way
+from bubbles.mcp.client.weight import is_heavy
 from bubbles.mcp.contract import Starter, Talker
 
 if TYPE_CHECKING:
@@ -110,6 +111,8 @@ class Ear:
             self.fate.end(str(error))
 
     def _take(self, line: bytes) -> None:
+        if is_heavy(line):
+            raise TooMuchError("it said a message of too many parts")
         message = _message(line)
         if message is None:
             # Many print a greeting. It is let go, like blank lines.

@@ -8,6 +8,7 @@ person must never stop the reading; that there are only so many of them is the b
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import defaultdict, deque
 from contextlib import suppress
 from types import TracebackType
@@ -36,6 +37,8 @@ MAX_OPEN_BYTES = 64 << 20
 GRACE_S = 0.5
 """How long answers may take that are due when the client has said its last: it may have closed one side only."""
 MAX_TOLD = 200
+MAX_FORGIVEN = 1 << 20
+"""Bytes of a wrong line that is looked through for the id of what it asks."""
 
 
 class Ledger:
@@ -210,8 +213,26 @@ def _fault(error: ValidationError, line: bytes) -> tuple[RequestId | None, int, 
     """What is answered to a line that is no message; the id only if it asked for something and has one."""
     kind = error.errors(include_url=False, include_context=False, include_input=False)[0]
     if kind["type"] == "json_invalid":
-        return None, PARSE_ERROR, f"The line is no JSON text: {kind['msg'].removeprefix('Invalid JSON: ')[:MAX_TOLD]}."
-    found = from_json(line)
+        told = f"The line is no JSON text: {kind['msg'].removeprefix('Invalid JSON: ')[:MAX_TOLD]}."
+        return _ident(_forgiven(line)), PARSE_ERROR, told
+    told = "The line is no JSON-RPC 2.0 message: one object with jsonrpc, method and id."
+    return _ident(from_json(line)), INVALID_REQUEST, told
+
+
+def _forgiven(line: bytes) -> object:
+    """What it means to a reader who takes half a character too, as some clients write it; they wait for an answer."""
+    if len(line) > MAX_FORGIVEN:
+        return None
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _ident(found: object) -> RequestId | None:
     ident = found.get("id") if isinstance(found, dict) and "method" in found else None
-    known = ident if isinstance(ident, int | str) and not isinstance(ident, bool) else None
-    return known, INVALID_REQUEST, "The line is no JSON-RPC 2.0 message: one object with jsonrpc, method and id."
+    return ident if isinstance(ident, int | str) and not isinstance(ident, bool) and _can_be_sent(ident) else None
+
+
+def _can_be_sent(ident: RequestId) -> bool:
+    return isinstance(ident, int) or not any("\ud800" <= letter <= "\udfff" for letter in ident)

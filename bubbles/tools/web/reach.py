@@ -6,7 +6,6 @@ does not matter (DNS rebinding).
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 import socket
 from collections.abc import Awaitable, Callable, Sequence
@@ -14,19 +13,28 @@ from collections.abc import Awaitable, Callable, Sequence
 from bubbles.controller.addresses import AllowList, IPAddress, entry_for, is_global, plain
 from bubbles.tools.contract import ToolError
 from bubbles.tools.web.address import WebAddress
+from bubbles.tools.web.readers import Readers
 
 PORTS = frozenset({80, 443, 8000, 8080, 8443})
 """Of public hosts. Others are mail, shells and databases, which a request for a page can be made to speak to."""
 MAX_ADDRESSES = 8
+MAX_LOOKUPS = 16
+"""At once. One may take half a minute, whether or not anybody still waits for it."""
 _OTHER_PORT = f"of public hosts only ports {', '.join(map(str, sorted(PORTS)))} are reached"
 
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 """The addresses of a name, as text. Raises ``OSError`` if it has none."""
 
 
-async def system_resolver(host: str, port: int) -> Sequence[str]:
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [str(entry[4][0]) for entry in found]
+def system_resolver() -> Resolver:
+    """The system's own. It cannot be told to stop, so the end of the program does not wait for it."""
+    readers = Readers(MAX_LOOKUPS)
+
+    async def resolve(host: str, port: int) -> Sequence[str]:
+        found = await readers.run(lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        return [str(entry[4][0]) for entry in found]
+
+    return resolve
 
 
 class UnknownHostError(ToolError):
@@ -34,9 +42,9 @@ class UnknownHostError(ToolError):
 
 
 class Reach:
-    def __init__(self, allow: AllowList, resolver: Resolver = system_resolver) -> None:
+    def __init__(self, allow: AllowList, resolver: Resolver | None = None) -> None:
         self._allow = allow
-        self._resolver = resolver
+        self._resolver = resolver or system_resolver()
 
     def lists(self, address: WebAddress) -> bool:
         """Whether the owner has opened this very host and port, wherever its name leads."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from bubbles.agent.asking import SpecCosts
 from bubbles.agent.limits import Limits, Model
 from bubbles.agent.subagents import words
 from bubbles.agent.subagents.contract import Assignment, TaskRecord
@@ -349,7 +350,7 @@ async def test_tokens_are_counted_as_the_provider_says_or_estimated(tmp_path: Pa
     assert meter.spent == 750
     assert meter.scarce
     await meter.complete(request("a" * 400))
-    assert meter.spent == pytest.approx(750 + size(request("a" * 400)) + 104, abs=1)
+    assert meter.spent == pytest.approx(750 + size(request("a" * 400), SpecCosts()) + 104, abs=1)
     with pytest.raises(SpentError, match="1,200 tokens are used up"):
         await meter.complete(request("a" * 400))
 
@@ -383,6 +384,13 @@ def test_a_report_is_bounded_and_cannot_end_before_its_end_or_pose_as_another() 
     assert "tidy (up)" in text
     assert estimate(words.report(ended("汉字" * 100_000))) < words.REPORT_TOKENS + 200
     assert "It said nothing." in words.report(ended("  "))
+
+
+@pytest.mark.parametrize("unit", ["[", "[ ", "[end ", "[\n\n"])
+def test_a_report_of_brackets_is_put_to_the_conversation_at_once(unit: str) -> None:
+    began = time.perf_counter()
+    words.report(ended(unit * 100_000))
+    assert time.perf_counter() - began < 0.3
 
 
 def test_a_record_stays_what_it_is_on_the_disk() -> None:

@@ -136,18 +136,25 @@ def test_a_wrong_variable_is_named_as_the_source(tmp_path: Path) -> None:
     assert "JSON list" in refused(tmp_path, BUBBLES_TOOLS__SANDBOX__ALLOW="[a")
 
 
+def test_a_provider_by_login_has_no_key_to_set(tmp_path: Path) -> None:
+    settings = loaded(tmp_path, {"providers": {"openai_codex": {"apiKey": "canary-of-a-key"}}})
+    assert settings.providers.openai_codex.api_key is None
+    (warning,) = settings.warnings
+    assert "providers.openai_codex.apiKey is not a setting" in warning
+    assert "canary" not in warning
+
+
 def test_a_mapping_in_a_variable_is_json_and_its_keys_are_data(tmp_path: Path) -> None:
     settings = loaded(
         tmp_path,
         {"channels": {"identities": {"old": ["telegram:1"]}}},
         BUBBLES_CHANNELS__IDENTITIES='{"annaLena": ["telegram:7", "slack:U1"]}',
         BUBBLES_PROVIDERS__OPENAI__EXTRA_HEADERS='{"X-Title": "Bubbles"}',
-        BUBBLES_PROVIDERS__OPENAI_CODEX__API_KEY="canary-of-a-key",
+        BUBBLES_PROVIDERS__OPENAI_CODEX__BASE_URL="http://localhost:1",
     )
     assert settings.channels.identities == {"annaLena": ("telegram:7", "slack:U1")}
     assert settings.providers.openai.extra_headers["X-Title"].get_secret_value() == "Bubbles"
-    assert settings.providers.openai_codex.api_key is not None
-    assert settings.providers.openai_codex.api_key.get_secret_value() == "canary-of-a-key"
+    assert settings.providers.openai_codex.base_url == "http://localhost:1"
     assert settings.warnings == ()
     assert "JSON object" in refused(tmp_path, BUBBLES_CHANNELS__IDENTITIES="anna=telegram:7")
 

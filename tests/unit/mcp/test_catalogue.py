@@ -155,6 +155,13 @@ def test_what_cannot_be_seen_is_taken_out_of_a_description() -> None:
     assert clean_text(7, 100) == ""
 
 
+def test_a_tool_whose_name_holds_a_secret_is_left_out() -> None:
+    catalogue = Catalogue("one", mask=lambda text: text.replace("sk-owner-1", "[redacted]"))
+    catalogue.take([{"name": name, "inputSchema": {}} for name in ("leak-sk-owner-1", "fine")])
+    assert [tool.name for tool in catalogue.tools] == ["fine"]
+    assert catalogue.problem == "1 of its tools is left out (its name holds a secret of yours)"
+
+
 def test_there_is_an_end_to_how_many_there_are() -> None:
     catalogue = Catalogue("one")
     for page in range(11):

@@ -274,3 +274,19 @@ def test_a_choice_that_nobody_can_serve_is_refused() -> None:
     ):
         with pytest.raises(ConfigError, match=said):
             make_provider(Choice(provider=name, model="m", model_given="m", reason="-"), wrong)
+
+
+@pytest.mark.req("SEC-03", "PROV-03")
+@pytest.mark.parametrize("name", ["openai_codex", "github_copilot"])
+def test_the_token_of_a_login_is_never_sent_without_encryption_to_another_machine(name: str) -> None:
+    choice = Choice(provider=name, model="m", model_given="m", reason="-")
+    for url in (
+        "http://10.0.0.7:8080/v1",
+        "http://example.org",
+        "http://localhost.example.org",
+        "http://127.0.0.1@e.org",
+    ):
+        with pytest.raises(ConfigError, match=f"providers.{name}.baseUrl is no address that tokens may go to"):
+            make_provider(choice, settings(urls={name: url}))
+    for url in ("https://example.org/v1", "http://127.0.0.1:8080", "http://localhost:1"):
+        assert make_provider(choice, settings(urls={name: url})).name == name

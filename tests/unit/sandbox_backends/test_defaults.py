@@ -46,12 +46,12 @@ def test_document_tells_the_defaults() -> None:
     text = (Path(__file__).parents[3] / "SPEC.md").read_text(encoding="utf-8")
     table = text.partition("### 4.7 Limits")[2].partition("### 4.8")[0]
     told = {row.split("|")[1].strip(): row.split("|")[2].strip() for row in table.splitlines() if row.startswith("| `")}
-    assert told.keys() == {f"`{name}`" for name in ("memory_bytes", "pids", "cpus", "open_files", "tmp_bytes")}
-    assert told["`memory_bytes`"].startswith(f"{defaults.MEMORY_BYTES // GIB} GiB, or half of what the machine has")
+    assert told.keys() == {f"`{name}`" for name in ("memoryBytes", "pids", "cpus", "openFiles", "tmpBytes")}
+    assert told["`memoryBytes`"].startswith(f"{defaults.MEMORY_BYTES // GIB} GiB, or half of what the machine has")
     assert told["`pids`"] == str(defaults.PIDS)
-    assert told["`open_files`"] == f"{defaults.OPEN_FILES:,} for each process"
-    assert told["`tmp_bytes`"].startswith(f"{defaults.TMP_BYTES // MIB} MiB for each")
-    assert f"1/{defaults.TMP_SHARE} of the memory limit" in told["`tmp_bytes`"]
+    assert told["`openFiles`"] == f"{defaults.OPEN_FILES:,} for each process"
+    assert told["`tmpBytes`"].startswith(f"{defaults.TMP_BYTES // MIB} MiB for each")
+    assert f"1/{defaults.TMP_SHARE} of the memory limit" in told["`tmpBytes`"]
 
 
 @pytest.mark.req("SBX-08")

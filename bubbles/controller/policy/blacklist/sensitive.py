@@ -94,7 +94,8 @@ _IN_REPOSITORY = _signs(
 _RULES = _signs((r"\.rules$", "which may hold permissions"))
 _SAMPLES = tuple(
     ".ssh .ssh/id_rsa .ssh/id_ed25519 .ssh/authorized_keys .ssh/config .aws/credentials .netrc .gnupg .pgpass"
-    " .git-credentials .docker/config.json .kube/config .bubbles/config.json .bubbles/logins/openai_codex.json .codex/auth.json .bash_history".split()
+    " .git-credentials .docker/config.json .kube/config .bubbles/config.json"
+    " .bubbles/logins/openai_codex.json .codex/auth.json .bash_history".split()
 )
 _SYSTEM_SAMPLES = ("/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/proc/1/environ", "/proc/self/environ")
 
