@@ -111,7 +111,7 @@ def _run(settings: Settings, options: Options, text: str | None, *, as_json: boo
             return run(talk(shop, options))
         from bubbles.cli.chat.oneshot import Errand, run_once
 
-        for warning in (*settings.warnings, *_of_local(settings, options, text)):
+        for warning in (*settings.warnings, *settings.provider_warnings, *_of_local(settings, options, text)):
             complain(warning)
         return run(run_once(shop, Errand(text=text, options=options, as_json=as_json)))
 

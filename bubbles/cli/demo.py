@@ -194,12 +194,12 @@ def _script() -> Iterator[Step]:
 
     todo = ["the module and its tests", "the words of notes.txt", "clean up"]
 
-    def tasks(done: int, doing: int | None) -> tuple[str, dict[str, Any]]:
+    def todo_list(done: int, doing: int | None) -> tuple[str, dict[str, Any]]:
         states = ["done" if n < done else "doing" if n == doing else "todo" for n in range(len(todo))]
-        return "tasks", {"items": [{"title": t, "status": s} for t, s in zip(todo, states, strict=True)]}
+        return "todo", {"items": [{"title": t, "status": s} for t, s in zip(todo, states, strict=True)]}
 
     yield calls(
-        tasks(0, 0),
+        todo_list(0, 0),
         ("write_file", {"path": "wordcount.py", "content": MODULE}),
         ("write_file", {"path": "test_wordcount.py", "content": TESTS}),
         ("exec", {"script": RUN_TESTS}),
@@ -211,12 +211,12 @@ def _script() -> Iterator[Step]:
         text="Case is not folded yet: I mend that and run the tests again.",
     )
     yield calls(
-        tasks(1, 1),
+        todo_list(1, 1),
         ("exec", {"script": ASKED}),
         text="Now the words of notes.txt. Running a program of one's own is asked about.",
     )
     yield lambda request: calls(
-        tasks(2 if _counted(request) else 1, 2),
+        todo_list(2 if _counted(request) else 1, 2),
         ("exec", {"script": DECLINED}),
         text="Last, I do something that no assistant should: I clean up far too much.",
     )

@@ -68,7 +68,7 @@ def show(reports: Sequence[Report], configured: str, verbose: bool) -> None:
             _groups(report, verbose)
         print()
     if not verbose and any(report.usable for report in reports):
-        print(styled("-v shows every probe and what it means.", "dim"))
+        print(styled("'bubbles sandbox doctor -v' shows every probe and what it means.", "dim"))
 
 
 def _headline(report: Report, configured: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -73,7 +73,9 @@ async def _asked(settings: Settings, opened: Opened) -> Seen:
     async with opened(settings) as servers:
         servers.tools(origin)  # begins to start them
         await servers.settled(origin, within_s)
-        return Seen(infos=servers.infos(ONCE), tools=servers.tools(origin))
+        # Nothing is tried again: this program ends.
+        infos = tuple(replace(info, retry_in_s=None) for info in servers.infos(ONCE))
+        return Seen(infos=infos, tools=servers.tools(origin))
 
 
 def _as_json(info: ServerInfo, seen: Seen, settings: Settings) -> dict[str, Any]:

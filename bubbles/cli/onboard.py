@@ -231,7 +231,8 @@ def _warnings(places: Places, done: SetUp) -> list[str]:
         f"{name} is set, and counts instead of what was written." for name in covered if places.environment.get(name)
     ]
     try:
-        return [*load_settings(places.environment).warnings, *found]
+        settings = load_settings(places.environment)
+        return [*settings.warnings, *settings.provider_warnings, *found]
     except ConfigError as error:
         return [str(error), *found]
 

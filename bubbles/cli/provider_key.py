@@ -10,8 +10,6 @@ import typer
 from bubbles.cli import completing
 from bubbles.cli.report import ended_like_by_ctrl_c, visible
 
-MAX_KEY = 4_096
-
 
 def set_key(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The provider.", autocompletion=completing.providers)],
@@ -63,6 +61,8 @@ def set_key(
 
 def _read_key(provider: str) -> str:
     """One line, not shown while it is typed. Raises typer.BadParameter, typer.Abort."""
+    from bubbles.config.keys import MAX_KEY, is_key
+
     if sys.stdin is None:
         raise typer.BadParameter("standard input is closed: give the key there, or run it in a terminal")
     if sys.stdin.isatty():
@@ -79,6 +79,6 @@ def _read_key(provider: str) -> str:
     key = text.strip()
     if not key:
         raise typer.BadParameter("the key is empty: paste it, or give it on standard input")
-    if len(key) > MAX_KEY or not (key.isascii() and key.isprintable()):
+    if not is_key(key):
         raise typer.BadParameter("that is no key: it must be one line of ASCII characters, as the provider gave it")
     return key

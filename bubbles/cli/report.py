@@ -71,6 +71,8 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     import asyncio  # with signal a third of what ``bubbles --help`` would take
     import signal
 
+    from bubbles.cli.loop import Loop
+
     async def watched() -> T:
         task = asyncio.ensure_future(work)
         loop = asyncio.get_running_loop()
@@ -80,7 +82,8 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         return await task
 
     try:
-        return asyncio.run(watched())
+        with asyncio.Runner(loop_factory=Loop) as runner:
+            return runner.run(watched())
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
 

@@ -320,7 +320,7 @@ def _layer_as_json(layer: Any, loaded: LoadedRules) -> dict[str, Any]:
 def _list(loaded: LoadedRules) -> None:
     for layer in reversed(loaded.layers):
         mine = [rule for rule in loaded.rulebook.rules if rule.layer == layer.layer]
-        print(styled(visible(f"{layer.layer}: {layer.path}, {len(mine)} rules in {len(layer.files)} files"), "bold"))
+        print(styled(visible(f"{layer.layer}: {layer.path}, {_count(len(mine), 'rule')} in {_count(len(layer.files), 'file')}"), "bold"))
         for warning in layer.warnings:
             print(visible(f"  warning: {warning}"))
         if mine:

@@ -56,7 +56,7 @@ def _as_json(settings: Settings, loaded: LoadedRules) -> dict[str, Any]:
         "config": {
             "file": str(config),
             "exists": config.exists(),
-            "warnings": [*settings.warnings, *_faults(settings), *faults],
+            "warnings": [*settings.warnings, *settings.provider_warnings, *_faults(settings), *faults],
         },
         "model": _model(settings),
         "providers": configured(settings),
@@ -93,7 +93,7 @@ def _show(settings: Settings, loaded: LoadedRules) -> None:
     _line("data", str(settings.data_dir), "" if settings.data_dir.exists() else "not there yet")
     _line("config", str(config), "" if config.exists() else "not there: defaults, and what BUBBLES_… variables say")
     differing, faults = differences(settings)
-    _warn([*settings.warnings, *_faults(settings), *faults])
+    _warn([*settings.warnings, *settings.provider_warnings, *_faults(settings), *faults])
     model = _model(settings)
     if model["model"] is None:
         _line("model", "none", model["problem"])

@@ -16,9 +16,11 @@ SERVICE = "bubbles"
 """Under which ``bubbles provider key`` keeps keys."""
 PREFIX = "keyring:"
 MAX_NAME = 200
+MAX_KEY = 4_096
+"""Characters."""
 WITHIN_S = 20.0
 """How long the system may take: it may ask its person to unlock the keyring."""
-INSTALL = "install it: pip install 'bubbles[keyring]'"
+INSTALL = "install it where Bubbles is: pip install keyring, or pipx inject bubbles keyring"
 
 T = TypeVar("T")
 
@@ -43,6 +45,11 @@ class KeyReference:
 
 Lookup = Callable[[KeyReference], str]
 """Raises ``KeyringError``, also where nothing is kept under that name. Blocks."""
+
+
+def is_key(text: str) -> bool:
+    """Whether it could be one: a line of ASCII, such as a header carries."""
+    return 0 < len(text) <= MAX_KEY and text.isascii() and text.isprintable()
 
 
 def read_reference(text: str) -> KeyReference | None:

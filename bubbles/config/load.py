@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -63,8 +63,8 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
     references = References(env, partial(is_private, FileSettings))
     tree = references.resolve(_read(places.config, warnings))
     sources = _override(tree, env, warnings)
-    _tell_missing(references.missing, sources, path, warnings)
-    _tell_locked(references.locked, sources, path, warnings)
+    unset = [*_missing(references.missing, sources, path), *_locked(references.locked, sources, path)]
+    warnings += [said for names, said in unset if names[0] != "providers"]
 
     def source(names: Names) -> str:
         return next((sources[part] for part in prefixes(names) if part in sources), path)
@@ -83,6 +83,7 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
             person_home=places.person_home,
             host_env=env,
             warnings=tuple(warnings),
+            provider_warnings=tuple(said for names, said in unset if names[0] == "providers"),
         )
     raise fault  # out here: it must not carry the values along
 
@@ -118,23 +119,23 @@ def _read(path: Path, warnings: list[str]) -> Tree:
     return tree
 
 
-def _tell_missing(missing: Mapping[Names, str], sources: Mapping[Names, str], path: str, warnings: list[str]) -> None:
+def _missing(missing: Mapping[Names, str], sources: Mapping[Names, str], path: str) -> Iterator[tuple[Names, str]]:
     for names, variable in missing.items():
         if any(part in sources for part in prefixes(names)):
             continue
         said = f"{path}: {'.'.join(map(shown_name, names))} needs the environment variable {shown_name(variable)}"
         if any(names[: len(wall)] == wall for wall in WALLS):
             raise ConfigError(f"{said}, which is not set: set it, or write the value itself.")
-        warnings.append(f"{said}, which is not set, and counts as unset until it is.")
+        yield names, f"{said}, which is not set, and counts as unset until it is."
 
 
-def _tell_locked(
-    locked: Mapping[Names, KeyringError], sources: Mapping[Names, str], path: str, warnings: list[str]
-) -> None:
+def _locked(
+    locked: Mapping[Names, KeyringError], sources: Mapping[Names, str], path: str
+) -> Iterator[tuple[Names, str]]:
     for names, why in locked.items():
         if not any(part in sources for part in prefixes(names)):
             where = ".".join(map(shown_name, names))
-            warnings.append(f"{path}: {where} counts as unset: {why}.")
+            yield names, f"{path}: {where} counts as unset: {why}."
 
 
 def _override(tree: Tree, env: Mapping[str, str], warnings: list[str]) -> dict[Names, str]:

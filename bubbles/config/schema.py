@@ -335,3 +335,5 @@ class Settings(FileSettings):
     """The controller's own environment. It holds keys: never logged, never shown, never passed on whole (SEC-03)."""
     warnings: tuple[str, ...] = ()
     """Sentences about settings that have no effect, such as a misspelt name."""
+    provider_warnings: tuple[str, ...] = ()
+    """The same about keys and addresses of providers: only what needs a model says them."""

@@ -54,7 +54,7 @@ def change_session_setting(
     Raises ConfigError for an unknown key or name and for a damaged file, and BubblesError if the file cannot be
     written; the file is then as it was. May block: it writes to the disk.
     """
-    name = _named(key)
+    name = named(key)
     text = text.strip()
     if not text or text == DEFAULT:
         if path.exists():
@@ -69,7 +69,8 @@ def change_session_setting(
     return load_session_settings(path)[0]
 
 
-def _named(key: str) -> str:
+def named(key: str) -> str:
+    """The setting that ``key`` means, in either spelling. Raises ConfigError."""
     for name in SessionSettings.model_fields:
         if key in spellings(SessionSettings, (name,))[0]:
             return name

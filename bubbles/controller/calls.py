@@ -93,7 +93,7 @@ def decide_call(call: ServerCall, mode: Mode) -> Decision:
         reason = f"The MCP server {call.server} runs in a sandbox that holds what it reaches."
         return _decision(Verdict.ALLOW, Stage.DEFAULT, Policy.TRUST_SANDBOX, reason)
     reason = (
-        f"{call.tool} is not on the allow-list of the MCP server {call.server} "
+        f"{call.tool!r} is not on the allow-list of the MCP server {call.server} "
         f"(tools.mcpServers.{call.server}.allow): a person decides."
     )
     return _decision(Verdict.ASK, Stage.DEFAULT, Policy.NO_RULE, reason)

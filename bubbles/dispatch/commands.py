@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from bubbles.bus import Origin
 from bubbles.config.schema import SessionSettings
-from bubbles.config.session import DEFAULT, change_session_setting
+from bubbles.config.session import DEFAULT, change_session_setting, named
 from bubbles.controller.rulefiles import LoadedRules
 from bubbles.dispatch.contract import CommandError
 from bubbles.dispatch.notices import CLI
@@ -20,13 +20,13 @@ from bubbles.tools.services import TaskInfo, TaskState
 from bubbles.tools.spawn import told
 
 HELP = {
-    "/config": "show what this session sets for itself",
-    "/config KEY VALUE": "set model, provider, system_prompt or sandbox; 'default' takes it back",
+    "/config [KEY]": "show what holds in this session",
+    "/config KEY VALUE": "set model, provider, system_prompt or sandbox; 'default' undoes it",
     "/prompt": "print the system prompt exactly as it is sent",
     "/compact": "summarise the older part of this conversation",
     "/status": "show what is in force here",
     "/stop": "stop what runs; tasks in the background go on",
-    "/stop ID": "stop one of them; 'all' stops everything",
+    "/stop ID": "stop one of them; 'all' stops them and what runs",
     "/help": "show this",
 }
 AT_TERMINAL = {
@@ -79,7 +79,8 @@ class SessionCommands:
             raise CommandError(f"{name} takes nothing more: {HELP.get(name, '')}.")
         match name:
             case "/config":
-                return await (self._set(rest, origin) if rest else self._show(origin))
+                key, *value = rest.split(maxsplit=1) or ("",)
+                return await (self._set(key, value[0], origin) if value else self._show(key, origin))
             case "/prompt":
                 session = await self._turns.parts.sessions.open(origin.session_key)
                 return (await self._turns.setup(session, origin)).prompt
@@ -96,7 +97,12 @@ class SessionCommands:
         done = await self._turns.compact(origin, heard)
         return "\n".join(heard.said) or ("Done." if done else "There is nothing here that a summary would shorten.")
 
-    async def _show(self, origin: Origin) -> str:
+    async def _show(self, key: str, origin: Origin) -> str:
+        """All settings, or the one that ``key`` names."""
+        try:
+            asked = named(key) if key else None
+        except ConfigError as error:
+            raise CommandError(str(error)) from error
         session = await self._turns.parts.sessions.open(origin.session_key)
         setup = await self._turns.setup(session, origin)
         own = setup.own.model_dump(exclude_none=True)
@@ -106,22 +112,21 @@ class SessionCommands:
             ("system_prompt", setup.own.system_prompt or "", own),
             ("sandbox", setup.own.sandbox or setup.place.backend, own),
         ]
-        lines = [f"{name:<14} {value or 'none'}{'' if name in mine else '  (default)'}" for name, value, mine in rows]
-        if overruled := _overruled(setup):
+        lines = [f"{name:<14} {value or 'none'}{'' if name in mine else '  (default)'}" for name, value, mine in rows if asked in (None, name)]
+        if asked in (None, "sandbox") and (overruled := _overruled(setup)):
             lines.append(overruled)
         return "\n".join(lines)
 
-    async def _set(self, rest: str, origin: Origin) -> str:
-        key, value = (*rest.split(maxsplit=1), "")[:2]
+    async def _set(self, key: str, value: str, origin: Origin) -> str:
         session = await self._turns.parts.sessions.open(origin.session_key)
         path = session.folders.state / CONFIG
         known = self._turns.parts.known()
         try:
-            await asyncio.to_thread(change_session_setting, path, key, value.strip(), known=known)
+            await asyncio.to_thread(change_session_setting, path, key, value, known=known)
         except ConfigError as error:
             said = str(error).replace(str(path), "This session's config.json")
             raise CommandError(said) from error
-        done = f"{key} is the default again" if value.strip() in ("", DEFAULT) else f"{key} is set"
+        done = f"{key} is the default again" if value == DEFAULT else f"{key} is set"
         try:
             setup = await self._turns.setup(session, origin)
         except BubblesError as error:

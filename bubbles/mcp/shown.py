@@ -31,14 +31,14 @@ def remembered(info: ServerInfo) -> str:
 
 
 def state_of(info: ServerInfo) -> str:
-    """Such as ``failed, tried again in 30 s: the program ended at once``."""
+    """Such as ``failed, next try in 30 s: the program ended at once``."""
     parts = [WORDS[info.state]]
     if info.state is ServerState.READY:
         parts.append(_count(info))
     elif info.tools:
         parts.append(f"{_count(info)} when last seen" + (f" ({_moment(info)})" if info.seen else ""))
     if info.state is ServerState.WAITING and info.retry_in_s is not None:
-        parts.append(f"tried again in {max(info.retry_in_s, 0):.0f} s")
+        parts.append(f"next try in {max(info.retry_in_s, 0):.0f} s")
     problem = problem_of(info)
     return f"{', '.join(parts)}: {problem}" if problem else ", ".join(parts)
 

@@ -70,8 +70,13 @@ def of_exception(error: BaseException, *, secrets: Iterable[str] = ()) -> Provid
         headers = headers if isinstance(headers, Mapping) else getattr(error, "litellm_response_headers", None)
         known = {str(key): str(value) for key, value in headers.items()} if isinstance(headers, Mapping) else {}
         return of_response(status, known, text, secrets=secrets)
+    from socket import gaierror
     from ssl import SSLCertVerificationError
 
+    if isinstance(error, gaierror):
+        unknown = ProviderError(Category.UNAVAILABLE, "its host's name cannot be looked up: is this machine online?")
+        unknown.mend = "The name of its host cannot be looked up: see that this machine is online, or mend baseUrl."
+        return unknown
     detail = scrubbed(f"{type(error).__name__}: {text}", secrets)
     if isinstance(error, SSLCertVerificationError):
         return ProviderError(Category.UNAVAILABLE, detail, retryable=False)

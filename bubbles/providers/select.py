@@ -212,7 +212,7 @@ def _to_configure_one(settings: Settings) -> str:
 def _awaited(settings: Settings, entry: Entry, name: str) -> str | None:
     """The environment variable that the configuration names for this, where it is not set: ``load`` warns of it."""
     said = re.compile(rf": providers\.{entry.name}\.{name} needs the environment variable (\w+), which is not set")
-    return next((found[1] for warning in settings.warnings if (found := said.search(warning))), None)
+    return next((found[1] for warning in settings.provider_warnings if (found := said.search(warning))), None)
 
 
 def _ambiguous(given: str, entries: Sequence[Entry]) -> ConfigError:

@@ -149,7 +149,7 @@ class Folders:
     """``<data_dir>/sessions/<key>``: SOUL.md, MEMORY.md, HEARTBEATS.md, data/, skills/. The model may have put anything
     there: read and clean it only by ``sessions.beneath`` (SESS-09)."""
     state: Path
-    """``<data_dir>/session_state/<key>``: session.jsonl, config.json, tasks.json, blobs/, lock."""
+    """``<data_dir>/session_state/<key>``: session.jsonl, config.json, todo.json, tasks/, blobs/, lock."""
 
     @property
     def data(self) -> Path:

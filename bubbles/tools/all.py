@@ -14,7 +14,7 @@ from bubbles.tools.files import ListDir, ReadFile, WriteFile
 from bubbles.tools.processes import Process, Processes
 from bubbles.tools.registry import Toolbox
 from bubbles.tools.shell import Exec
-from bubbles.tools.tasks import Tasks
+from bubbles.tools.todo import Todo
 from bubbles.tools.truncate import DeskSpill, FoldersOf
 
 
@@ -39,7 +39,7 @@ def make_tools(
             ListDir(files),
             Exec(controller, place_of, processes, settings.tools.exec),
             Process(controller, place_of, processes, tokens),
-            Tasks(folders_of),
+            Todo(folders_of),
             *more,
         ),
         result_tokens=tokens,

@@ -69,7 +69,7 @@ def check(arguments: Mapping[str, Any], tool: ServerTool) -> None:
     wanted = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
     faults = [f"{_shown(name)} is missing" for name in wanted if name in properties and name not in arguments]
     if tool.schema.get("additionalProperties") is False and properties and "patternProperties" not in tool.schema:
-        faults += [f"there is no {_shown(name)}" for name in arguments if name not in properties]
+        faults += [f"{_shown(name)} is no argument of it" for name in arguments if name not in properties]
     if faults:
         more = f"; and {len(faults) - MAX_NAMES} more" if len(faults) > MAX_NAMES else ""
         raise ToolError(

@@ -76,7 +76,7 @@ def _faults(error: ValidationError) -> str:
         elif fault["type"] == "missing":
             told.append(f"{where} is missing")
         elif fault["type"] == "extra_forbidden":
-            told.append(f"there is no {_short(where)}")
+            told.append(f"{_short(where)} is no argument of it")
         else:
             told.append(f"{_short(where) or 'all of it'}: {_short(said)}, not {_shown(fault['input'])}")
     if len(found) > MAX_FAULTS:

@@ -21,7 +21,7 @@ import sys
 from bubbles.config.load import load_settings
 settings = load_settings()
 key = getattr(settings.providers, sys.argv[1]).api_key
-print(key.get_secret_value() if key else None, *settings.warnings, sep="\\n")
+print(key.get_secret_value() if key else None, *settings.provider_warnings, sep="\\n")
 """
 
 

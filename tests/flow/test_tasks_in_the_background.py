@@ -123,7 +123,7 @@ async def test_the_conversation_goes_on_and_the_report_begins_a_turn_of_its_own(
         assert [m.text for m in asked.messages] == ["Do counting."]
         offered = {tool.name for tool in asked.tools}
         assert {"read_file", "write_file", "edit_file", "list_dir", "exec", "process"} <= offered
-        assert not offered & {"spawn", "background", "tasks", "message", "cron"}
+        assert not offered & {"spawn", "background", "todo", "message", "cron"}
         assert asked.system.startswith(model.requests[0].system)
         record = records(here)["t1"]
         assert (record["state"], record["calls"], record["result"]) == ("done", 1, "All seven are counted.")

@@ -206,7 +206,7 @@ async def test_the_assistants_own_files_are_out_of_reach(desk: ToolDesk) -> None
         desk.data_dir / "config.json",
         desk.data_dir / "rules" / "default.rules",
         desk.folders.state / "session.jsonl",
-        desk.folders.state / "tasks.json",
+        desk.folders.state / "todo.json",
         desk.data_dir / "sessions" / "s2" / "SOUL.md",
         Path(desk.place.person_home, ".ssh", "authorized_keys"),
     ):
@@ -216,9 +216,9 @@ async def test_the_assistants_own_files_are_out_of_reach(desk: ToolDesk) -> None
             assert not path.exists()
     assert "outside" in await desk.refused("read_file", path="~/.bubbles/config.json")
     assert not (desk.desk / "~").exists()
-    await desk.ok("tasks", items=[{"title": "kept apart"}])
-    assert json.loads((desk.folders.state / "tasks.json").read_text())["items"][0]["title"] == "kept apart"
-    (desk.folders.state / "tasks.json").unlink()
+    await desk.ok("todo", items=[{"title": "kept apart"}])
+    assert json.loads((desk.folders.state / "todo.json").read_text())["items"][0]["title"] == "kept apart"
+    (desk.folders.state / "todo.json").unlink()
 
 
 async def test_nobody_is_asked_about_a_directory_that_would_be_refused(desk: ToolDesk) -> None:

@@ -149,6 +149,8 @@ async def test_the_proxy_of_the_environment_is_asked(scene: Scene) -> None:
         ("accepted", "202 Accepted"),
         ("packed", "answered with an error"),
         ("large", "larger than 16 MiB"),
+        ("crowd", "of too many parts"),
+        ("comments", "it sends events without end"),
         ("large-event", "SSE stream failed|exceeded"),
         ("half", "ended without a response|went away"),
         ("silent", "did not answer within 1 s"),
@@ -187,6 +189,13 @@ async def test_the_server_does_not_choose_how_often_it_is_asked(scene: Scene) ->
         assert await tools.text("echo") == "hello"
         await asyncio.sleep(0.5)
         assert sum(method == "GET" for method, _ in server.seen) == 1
+
+
+async def test_a_server_that_says_nothing_without_end_is_disconnected(scene: Scene) -> None:
+    """Comments are no messages, and take a processor all the same."""
+    async with hostile_http("comments") as server, scene.tools(at(server.url)) as tools:
+        assert await comes_true(lambda: tools.info.state is ServerState.WAITING)
+        assert tools.info.problem == "it sends events without end"
 
 
 @pytest.mark.parametrize("mode", ["plain", "hang"])

@@ -260,8 +260,8 @@ async def test_tools_that_cannot_be_used_are_left_out_and_counted(scene: Scene) 
     [
         ("many-150", 150, ""),
         ("many-10000", 7_924, "2076 of its tools are left out (there are too many)"),
-        ("pages", 24, ""),
-        ("same-cursor", 24, "there are two of its name"),
+        ("pages", 25, ""),
+        ("same-cursor", 25, "there are two of its name"),
         ("endless-pages", 1_000, "may be more of its tools than are kept"),
         ("no-list", 0, "is no list"),
     ],

@@ -59,8 +59,9 @@ def huge(_: object, arguments: Row) -> Row:
     return text("h" * (20 << 20))
 
 
-def crowd(_: object, arguments: Row) -> None:
-    sys.stdout.write('{"jsonrpc": "2.0", "id": 1001, "result": {"content": [' + "[]," * 4_000_000 + "1]}}\n")
+def crowd(request: object, arguments: Row) -> None:
+    head = f'{{"jsonrpc": "2.0", "id": {json.dumps(request)}, "result": {{"content": ['
+    sys.stdout.write(head + "[]," * 4_000_000 + "1]}}\n")
     sys.stdout.flush()
 
 

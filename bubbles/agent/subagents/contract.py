@@ -26,7 +26,7 @@ from bubbles.bus import Address, InboundMessage, Origin, Trigger
 from bubbles.tools.registry import Toolbox
 from bubbles.tools.services import TaskInfo, TaskState
 
-NOT_IN_TASKS = ("spawn", "background", "tasks", "message", "cron", "find_person")
+NOT_IN_TASKS = ("spawn", "background", "todo", "message", "cron", "find_person")
 """Tools of the conversation: a task begins no tasks, and reaches people by its report alone."""
 
 

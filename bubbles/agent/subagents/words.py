@@ -42,7 +42,7 @@ _POSING = re.compile(
     r"\[(?=\W{0,40}(?:end\W{1,40}of\W{1,40}the\W{1,40}report|written\W{1,40}by\W{1,40}the\W{1,40}program))",
     re.IGNORECASE,
 )
-"""Text in a report that would end it before its end, or begin another. Bounded, or brackets alone would take seconds."""
+"""Text in a report that would end it before its end, or begin another. Bounded: brackets alone would take seconds."""
 
 
 def prompt(session: str, task: str) -> str:

@@ -120,7 +120,7 @@ class Conversation:
     def toolbar(self) -> str:
         work = "  working: Ctrl-C stops it" if self.running else ""
         count = 0 if self._assistant is None else len(self._assistant.tasks.running(self.key))
-        tasks = f"  {_tasks(count)} in the background" if count else ""
+        tasks = f"  tasks: {count}" if count else ""
         return f"{name_of(self.key)}  {self._in_force.model}  {self._in_force.sandbox}{work}{tasks}"
 
     def names(self) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ async def talk(shop: Workshop, options: Options) -> int:
         conversation.attach(terminal, coloured=colours(shop.settings.host_env, terminal=True))
         screen = conversation.screen(options.session)
         screen.remark(WELCOME)
-        for warning in shop.settings.warnings:
+        for warning in (*shop.settings.warnings, *shop.settings.provider_warnings):
             screen.notice(warning)
         approver = ConversationApprover(terminal)
         loop = asyncio.get_running_loop()

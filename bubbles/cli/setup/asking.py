@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from bubbles.cli.report import ended_like_by_ctrl_c, spinner, styled, visible
-
-MAX_KEY = 4_096
+from bubbles.config.keys import is_key
 
 
 def heading(text: str) -> None:
@@ -58,7 +57,7 @@ def hidden(question: str) -> str:
         finally:
             termios.tcsetattr(descriptor, termios.TCSAFLUSH, before)
             print()
-    if text and not (len(text) <= MAX_KEY and text.isascii() and text.isprintable()):
+    if text and not is_key(text):
         print("That is no key: it must be one line of ASCII characters, as the provider gave it.")
         return ""
     return text

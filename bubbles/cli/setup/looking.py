@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from bubbles.cli.setup.contract import Offer
 from bubbles.cli.setup.servers import NAME, Found, Served, is_here, look, ollama_address, usual
+from bubbles.config.keys import is_key
 from bubbles.errors import ConfigError
 from bubbles.providers.registry import REGISTRY, Entry, Kind
 
@@ -100,7 +101,7 @@ def _of_environment(settings: Settings) -> Iterator[Offer]:
 def sendable(key: str | None) -> str | None:
     """The key as a header could carry it, or None."""
     text = (key or "").strip()
-    return text if text and text.isascii() and text.isprintable() else None
+    return text if is_key(text) else None
 
 
 def _of_logins(settings: Settings) -> Iterator[Offer]:

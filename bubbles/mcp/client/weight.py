@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-MAX_WEIGHT = 32 << 20
+MAX_WEIGHT = 64 << 20
 """Of one message."""
 PER_VALUE = 100
 LIGHT = 64 << 10

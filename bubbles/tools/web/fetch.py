@@ -22,12 +22,14 @@ from bubbles.tools.web.bodies import received
 from bubbles.tools.web.keys import refuse_keys
 from bubbles.tools.web.page import Page, result_of
 from bubbles.tools.web.reach import Reach, UnknownHostError
-from bubbles.tools.web.readers import Readers
+from bubbles.tools.web.threads import Threads
 
 if TYPE_CHECKING:
     from bubbles.tools.web.dial import Way
 
 MAX_REDIRECTS = 5
+READERS = 2
+"""Pages that are read at once: they take what processors there are."""
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
@@ -64,7 +66,7 @@ class WebFetch:
         self._env = env
         self._mask = mask
         self._trust = trust
-        self._readers = Readers()
+        self._readers = Threads(READERS)
 
     def offered(self, origin: Origin) -> bool:
         del origin

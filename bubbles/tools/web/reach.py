@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from bubbles.controller.addresses import AllowList, IPAddress, entry_for, is_global, plain
 from bubbles.tools.contract import ToolError
 from bubbles.tools.web.address import WebAddress
-from bubbles.tools.web.readers import Readers
+from bubbles.tools.web.threads import Threads
 
 PORTS = frozenset({80, 443, 8000, 8080, 8443})
 """Of public hosts. Others are mail, shells and databases, which a request for a page can be made to speak to."""
@@ -28,10 +28,10 @@ Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 
 def system_resolver() -> Resolver:
     """The system's own. It cannot be told to stop, so the end of the program does not wait for it."""
-    readers = Readers(MAX_LOOKUPS)
+    threads = Threads(MAX_LOOKUPS)
 
     async def resolve(host: str, port: int) -> Sequence[str]:
-        found = await readers.run(lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        found = await threads.run(lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
         return [str(entry[4][0]) for entry in found]
 
     return resolve
@@ -71,7 +71,7 @@ class Reach:
         except (OSError, ValueError):
             found = []
         if not found:
-            raise UnknownHostError(f"The name {host} has no address: check how it is spelt.")
+            raise UnknownHostError(f"The name {host} has no address: check how it is spelt, and that this machine is online.")
         return tuple(self._permitted(address, found)[:MAX_ADDRESSES])
 
     def _permitted(self, address: WebAddress, found: Sequence[IPAddress]) -> list[IPAddress]:

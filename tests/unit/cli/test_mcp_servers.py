@@ -85,7 +85,7 @@ def test_a_server_that_cannot_be_used_is_the_exit_status_and_hides_no_other(
     assert listed(its, opening(servers), as_json=False) == 1
     shown = capsys.readouterr().out
     assert "github (stdio): ready, 1 tool" in shown
-    assert "broken (stdio): failed, tried again in 30 s: The program 'x" in shown
+    assert "broken (stdio): failed: The program 'x" in shown
     assert "\x1b" not in shown
     assert listed(its, opening(servers), as_json=True) == 1
     found = {server["name"]: server for server in json.loads(capsys.readouterr().out)["servers"]}
@@ -127,7 +127,7 @@ INFO = ServerInfo(name="a", kind="http", state=ServerState.IDLE, tools=3, seen="
         (ServerInfo(name="a", kind="http", state=ServerState.STARTING), "starting", "not seen yet"),
         (
             ServerInfo(name="a", kind="http", state=ServerState.WAITING, problem="It\nis gone.", retry_in_s=-2.0),
-            "failed, tried again in 0 s: It⟨\\n⟩is gone.",
+            "failed, next try in 0 s: It⟨\\n⟩is gone.",
             "not seen yet",
         ),
         (

@@ -76,7 +76,8 @@ def test_a_variable_that_is_not_set_unsets_its_field_and_is_named(tmp_path: Path
     assert key(settings.providers.openai) is None
     assert list(settings.providers.openai.extra_headers) == ["B"]
     assert key(settings.providers.groq) == "x"
-    first, second = settings.warnings
+    assert settings.warnings == ()
+    first, second = settings.provider_warnings
     for part in (str(tmp_path / ".bubbles" / "config.json"), "providers.openai.api_key", "NOT_THERE"):
         assert part in first
     assert "providers.openai.extra_headers.A" in second
@@ -89,7 +90,7 @@ def test_a_variable_that_overrides_the_field_makes_its_reference_irrelevant(tmp_
     )
     assert key(settings.providers.openai) == "canary"
     assert settings.tools.sandbox.backend == "docker"
-    assert settings.warnings == ()
+    assert settings.warnings == settings.provider_warnings == ()
 
 
 @pytest.mark.req("SBX-08")

@@ -27,7 +27,9 @@ def told(home: Path, config: object, **variables: str) -> str:
         settings = loaded(home, config, **variables)
     except BubblesError as error:
         return "".join(traceback.format_exception(error)) + repr(error.__context__) + repr(error.__cause__)
-    return "\n".join((repr(settings), str(settings), settings.model_dump_json(), *settings.warnings))
+    return "\n".join(
+        (repr(settings), str(settings), settings.model_dump_json(), *settings.warnings, *settings.provider_warnings)
+    )
 
 
 @pytest.mark.parametrize(

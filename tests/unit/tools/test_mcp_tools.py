@@ -4,31 +4,25 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bubbles.bus import Address, Origin
-from bubbles.config.schema import McpServerSettings
-from bubbles.controller.approvals.broker import ApprovalBroker
-from bubbles.controller.calls import CallGate
-from bubbles.controller.consent import Consent
 from bubbles.controller.contract import Workplace
 from bubbles.controller.policy.contract import Mode
-from bubbles.controller.redaction import Redactor
-from bubbles.controller.timeline.writing import Timeline
 from bubbles.mcp.contract import McpError, ServerAnswer, ServerTool
 from bubbles.mcp.fake import FakeServers, crowd, server_tool, starting
-from bubbles.providers.contract import Image, ToolCall
+from bubbles.providers.contract import Image
 from bubbles.tools.contract import ToolResult
-from bubbles.tools.mcp import CALL, FIND, McpTools
+from bubbles.tools.mcp import CALL, FIND
 from bubbles.tools.mcp_offer import Budget
-from bubbles.tools.registry import Toolbox
-from sandbox_backends.contract import Enforces, Root, SandboxSpec
-from tests.tool_desk import HERE, Nodder
+from sandbox_backends.contract import Enforces
+from tests.mcp_playground.desk import desk, place
+from tests.tool_desk import HERE
 
 pytestmark = pytest.mark.req("TOOL-09")
 
@@ -41,77 +35,6 @@ ISSUE_SCHEMA: Mapping[str, Any] = {
 ISSUE = server_tool("github", "create_issue", "Creates an issue.", ISSUE_SCHEMA)
 PING = server_tool("github", "ping", "Says that it is there.")
 OTHER = Origin(session_key="s2", address=Address(channel="cli", chat_id="other"), sender="me")
-
-
-@dataclass(slots=True)
-class Shelf:
-    kept: dict[str, str] = field(default_factory=dict)
-
-    async def keep(self, call_id: str, text: str, origin: Origin) -> str | None:
-        self.kept[call_id] = text
-        return f"/desk/data/{call_id}.txt"
-
-
-@dataclass(slots=True)
-class Desk:
-    """Servers with the real gate before them and the real box around them."""
-
-    servers: FakeServers
-    tools: McpTools
-    person: Nodder
-    data_dir: Path
-    warnings: list[str]
-    places: Callable[[], Workplace]
-    shelf: Shelf = field(default_factory=Shelf)
-
-    async def run(self, name: str, arguments: Any = "{}", origin: Origin = HERE) -> ToolResult:
-        text = arguments if isinstance(arguments, str) else json.dumps(arguments)
-        box = Toolbox([], result_tokens=8_000, spill=self.shelf, sources=[self.tools])
-        return (await box.run(ToolCall(id="call_1", name=name, arguments=text), origin)).result
-
-    def names(self, origin: Origin = HERE) -> list[str]:
-        return [spec.name for spec in self.tools.specs(origin)]
-
-    def hint(self, name: str, arguments: str = "{}") -> str:
-        box = Toolbox([], result_tokens=8_000, spill=self.shelf, sources=[self.tools])
-        return box.hint(ToolCall(id="call_1", name=name, arguments=arguments))
-
-    def events(self) -> list[dict[str, Any]]:
-        files = sorted((self.data_dir / "timeline").glob("*.jsonl"))
-        return [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
-
-
-def place(enforces: Enforces = ~Enforces.NOTHING) -> Workplace:
-    spec = SandboxSpec(session="s1", roots=(Root(path=Path("/desk")),))
-    return Workplace(backend="bubblewrap", spec=spec, enforces=enforces, home="/home/agent", person_home="/home/me")
-
-
-def desk(
-    tmp_path: Path,
-    *tools: ServerTool,
-    servers: FakeServers | None = None,
-    settings: Mapping[str, dict[str, Any]] | None = None,
-    mode: Mode = Mode.ASK,
-    says: bool = True,
-    budget: Budget | None = None,
-    at: Workplace | None = None,
-) -> Desk:
-    servers = servers or FakeServers(has=tools)
-    person, warnings = Nodder(says=says), list[str]()
-    timeline = Timeline(tmp_path, Redactor(()), owner="me")
-    gate = CallGate(Consent(ApprovalBroker(lambda _: person), timeline), timeline, mode)
-    known = {tool.server for tool in (*servers.has, *servers.arriving)} | set(servers.states)
-    written = {name: {"command": "server"} for name in known} | dict(settings or {})
-    source = McpTools(
-        servers,
-        gate,
-        {name: McpServerSettings.model_validate(its) for name, its in written.items()},
-        place_of=lambda _: made.places(),
-        budget_of=lambda _: budget or Budget(),
-        on_warning=warnings.append,
-    )
-    made = Desk(servers, source, person, tmp_path, warnings, places=lambda: at or place())
-    return made
 
 
 # What is offered
@@ -280,7 +203,7 @@ async def test_a_search_waits_for_what_is_starting_a_few_seconds_and_says_what_i
     assert on.servers.waits[0] <= 5
     assert "mcp__github__create_issue" in text
     assert "slow (starting)" in text
-    assert "broken (failed, tried again in 30 s: The program 'x' is not there." in text
+    assert "broken (failed, next try in 30 s: The program 'x' is not there." in text
     assert "\x1b" not in text
 
 
@@ -349,8 +272,11 @@ async def test_only_a_star_in_the_allow_list_is_any_characters(tmp_path: Path, p
 @pytest.mark.req("DEC-11", "DEC-12")
 async def test_a_call_that_was_approved_for_one_sandbox_is_not_made_in_another(tmp_path: Path) -> None:
     """A person may take minutes, and a turn of the same session may begin meanwhile."""
-    on = desk(tmp_path, ISSUE, settings={"github": {"command": "x", "sandboxed": True}})
-    on.places = lambda: replace(place(), backend="local" if on.person.cards else "bubblewrap")
+
+    def at() -> Workplace:
+        return replace(place(), backend="local" if on.person.cards else "bubblewrap")
+
+    on = desk(tmp_path, ISSUE, settings={"github": {"command": "x", "sandboxed": True}}, at=at)
     result = await on.run(ISSUE.offered_as, {"title": "x"})
     assert result.is_error
     assert "sandbox was changed" in result.text
@@ -369,7 +295,7 @@ async def test_a_call_in_a_sandbox_is_decided_on_and_shown_as_that(tmp_path: Pat
     on = desk(tmp_path / "b", ISSUE, settings=boxed, mode=Mode.TRUST_SANDBOX)
     assert not (await on.run(ISSUE.offered_as, {"title": "x"})).is_error
     assert on.person.cards == []
-    on = desk(tmp_path / "c", ISSUE, settings=boxed, mode=Mode.TRUST_SANDBOX, at=place(Enforces.FILESYSTEM))
+    on = desk(tmp_path / "c", ISSUE, settings=boxed, mode=Mode.TRUST_SANDBOX, at=lambda: place(Enforces.FILESYSTEM))
     await on.run(ISSUE.offered_as, {"title": "x"})
     assert len(on.person.cards) == 1  # it can reach the network
     on = desk(tmp_path / "d", ISSUE, mode=Mode.TRUST_SANDBOX)

@@ -133,7 +133,7 @@ def test_a_schema_is_small_and_in_one_piece() -> None:
 async def test_the_tools_of_the_specification_are_there_and_every_argument_is_explained(tmp_path: Path) -> None:
     async with open_fake_desk(tmp_path, FakeBackend()) as desk:
         specs = desk.tools.specs(HERE)
-    assert [spec.name for spec in specs] == "read_file write_file edit_file list_dir exec process tasks".split()
+    assert [spec.name for spec in specs] == "read_file write_file edit_file list_dir exec process todo".split()
     for spec in specs:
         assert spec.description
         assert all(part.get("description") for part in spec.parameters["properties"].values()), spec.name

@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -22,7 +23,8 @@ from bubbles.tools.contract import ToolError
 from bubbles.tools.schema import parameters
 from bubbles.tools.web.all import web_tools
 from bubbles.tools.web.fetch import WebFetchArgs
-from bubbles.tools.web.readers import Readers
+from bubbles.tools.web.reach import system_resolver
+from bubbles.tools.web.threads import Threads
 from tests.web_servers import HERE, Fetching, Raw, fetching, page, raw
 
 pytestmark = pytest.mark.req("TOOL-03")
@@ -259,7 +261,7 @@ async def test_a_reader_that_nobody_waits_for_keeps_its_place_to_its_end_and_no_
         assert go_on.wait(10)
         return 1 // number
 
-    readers = Readers(2)
+    readers = Threads(2)
     left = [asyncio.create_task(readers.run(partial(work, number))) for number in (0, 1)]
     assert {await begun.get(), await begun.get()} == {0, 1}
     for task in left:
@@ -330,3 +332,33 @@ def test_nothing_heavy_is_imported_before_the_first_call() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ}, timeout=20
     )
     assert json.loads(ran.stdout.replace("'", '"')) in ([], ["ssl"])
+
+
+LEAVES = """
+import asyncio, time
+from bubbles.tools.web.reach import system_resolver
+from bubbles.tools.web.threads import Threads
+
+async def main():
+    try:
+        async with asyncio.timeout(0.1):
+            await Threads(1).run(lambda: time.sleep(60))
+    except TimeoutError:
+        print("left")
+
+asyncio.run(main())
+"""
+
+
+async def test_the_end_of_the_program_waits_for_no_name_that_is_looked_up() -> None:
+    program = await asyncio.create_subprocess_exec(sys.executable, "-c", LEAVES, stdout=asyncio.subprocess.PIPE)
+    async with asyncio.timeout(10):
+        out, _ = await program.communicate()
+    assert (program.returncode, out) == (0, b"left\n")
+
+
+async def test_the_system_looks_names_up() -> None:
+    found = await system_resolver()("localhost", 80)
+    assert set(found) & {"127.0.0.1", "::1"}
+    with pytest.raises(socket.gaierror):
+        await system_resolver()("no-such-name.invalid", 80)

@@ -1,6 +1,7 @@
-"""Work that takes seconds in a thread: pages that others may have made to take long, names that nobody answers for.
+"""Work that may take long and cannot be told to stop: pages that are made to be hard to read, names to look up.
 
-The end of the program waits for none of them. It would wait for threads of the event loop's own.
+Each in a thread of its own, for which the end of the program does not wait. It would for those of the event loop, which
+are few, and all there are for everything else.
 """
 
 from __future__ import annotations
@@ -12,16 +13,14 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
-READERS = 2
-"""Pages that are read at once: they take what processors there are."""
-
 T = TypeVar("T")
 
 
-class Readers:
+class Threads:
     """Who waits can leave at any time; the place is free only when the thread is, which goes on to its end."""
 
-    def __init__(self, places: int = READERS) -> None:
+    def __init__(self, places: int) -> None:
+        """``places``: how many work at once; others wait."""
         self._places = asyncio.Semaphore(places)
 
     async def run(self, work: Callable[[], T]) -> T:
@@ -48,5 +47,5 @@ def _begun(work: Callable[[], T]) -> asyncio.Future[T]:
         with suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(ended)
 
-    threading.Thread(target=run, name="reader", daemon=True).start()
+    threading.Thread(target=run, name="aside", daemon=True).start()
     return future

@@ -15,7 +15,7 @@ from bubbles.config.files import content, replace
 from bubbles.tools.contract import Args, ToolError, ToolResult
 from bubbles.tools.truncate import FoldersOf
 
-FILE = "tasks.json"
+FILE = "todo.json"
 MAX_ITEMS = 100
 MAX_TITLE = 500
 MAX_FILE_BYTES = 1 << 20
@@ -32,24 +32,24 @@ class Item(BaseModel):
 Items = tuple[Item, ...]
 
 
-class TaskFile(BaseModel):
-    """``tasks.json`` of a session's state directory."""
+class TodoFile(BaseModel):
+    """``todo.json`` of a session's state directory."""
 
     items: Annotated[Items, Field(max_length=MAX_ITEMS)]
 
 
-class TasksArgs(Args):
+class TodoArgs(Args):
     items: Annotated[Items, Field(max_length=MAX_ITEMS)] | None = None
     """The whole list, in order, in place of what it is now. Leave it out to see the list."""
 
 
-class Tasks:
-    name = "tasks"
+class Todo:
+    name = "todo"
     description = (
         "The list of things to do in this session; it lasts across turns. Keep one for work of several steps: one item "
         "is doing at a time, and done as soon as it is."
     )
-    args = TasksArgs
+    args = TodoArgs
 
     def __init__(self, folders_of: FoldersOf) -> None:
         self._folders_of = folders_of
@@ -58,13 +58,13 @@ class Tasks:
         del origin
         return True
 
-    def hint(self, args: TasksArgs) -> str:
+    def hint(self, args: TodoArgs) -> str:
         if args.items is None:
-            return "tasks()"
+            return "todo()"
         done = sum(item.status == "done" for item in args.items)
-        return f"tasks({done} of {len(args.items)} done)"
+        return f"todo({done} of {len(args.items)} done)"
 
-    async def run(self, args: TasksArgs, origin: Origin) -> ToolResult:
+    async def run(self, args: TodoArgs, origin: Origin) -> ToolResult:
         path = self._folders_of(origin).state / FILE
         try:
             if args.items is None:
@@ -73,7 +73,7 @@ class Tasks:
             await asyncio.to_thread(save, path, args.items)
             return ToolResult(text=shown(args.items))
         except OSError as error:
-            raise ToolError(f"The list of tasks cannot be kept ({error.strerror}).") from None
+            raise ToolError(f"The list cannot be kept ({error.strerror}).") from None
 
 
 def shown(items: Items) -> str:
@@ -87,7 +87,7 @@ def shown(items: Items) -> str:
 def load(path: Path) -> tuple[Items, str]:
     """The list, and what there is to tell of its file. One that is damaged is put aside. Raises OSError."""
     try:
-        return TaskFile.model_validate_json(content(path, MAX_FILE_BYTES)).items, ""
+        return TodoFile.model_validate_json(content(path, MAX_FILE_BYTES)).items, ""
     except FileNotFoundError:
         return (), ""
     except ValueError:
@@ -99,4 +99,4 @@ def load(path: Path) -> tuple[Items, str]:
 def save(path: Path, items: Items) -> None:
     """Replace the file, or a link in its place, whole or not at all; the turn keeps others out. Raises OSError."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    replace(path, TaskFile(items=items).model_dump_json(indent=1))
+    replace(path, TodoFile(items=items).model_dump_json(indent=1))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bubbles.tools.tasks import FILE, MAX_FILE_BYTES, MAX_ITEMS, Item, load, save
+from bubbles.tools.todo import FILE, MAX_FILE_BYTES, MAX_ITEMS, Item, load, save
 from sandbox_backends.fake import FakeBackend
 from tests.tool_desk import open_fake_desk
 
@@ -20,20 +20,20 @@ LIST = [{"title": "look"}, {"title": "mend\nit", "status": "doing"}, {"title": "
 async def test_the_list_is_kept_out_of_the_models_reach_and_lasts(tmp_path: Path) -> None:
     backend = FakeBackend()
     async with open_fake_desk(tmp_path, backend) as desk:
-        assert await desk.ok("tasks") == "The list is empty."
-        assert await desk.ok("tasks", items=LIST) == "1. [ ] look\n2. [>] mend it\n3. [x] say so"
+        assert await desk.ok("todo") == "The list is empty."
+        assert await desk.ok("todo", items=LIST) == "1. [ ] look\n2. [>] mend it\n3. [x] say so"
         assert not backend.sessions  # no sandbox sees it
         path = desk.folders.state / FILE
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert os.listdir(path.parent) == [FILE]
-        assert await desk.ok("tasks") == "1. [ ] look\n2. [>] mend it\n3. [x] say so"
-        assert await desk.ok("tasks", items=[]) == "The list is empty."
-        assert await desk.ok("tasks") == "The list is empty."
+        assert await desk.ok("todo") == "1. [ ] look\n2. [>] mend it\n3. [x] say so"
+        assert await desk.ok("todo", items=[]) == "The list is empty."
+        assert await desk.ok("todo") == "The list is empty."
 
 
 async def test_a_wrong_list_changes_nothing(tmp_path: Path) -> None:
     async with open_fake_desk(tmp_path, FakeBackend()) as desk:
-        await desk.ok("tasks", items=LIST)
+        await desk.ok("todo", items=LIST)
         for wrong in (
             [{"title": ""}],
             [{"title": "x" * 501}],
@@ -42,8 +42,8 @@ async def test_a_wrong_list_changes_nothing(tmp_path: Path) -> None:
             ["x"],
             "x",
         ):
-            assert "Expected" in await desk.refused("tasks", items=wrong)
-        assert "look" in await desk.ok("tasks")
+            assert "Expected" in await desk.refused("todo", items=wrong)
+        assert "look" in await desk.ok("todo")
 
 
 @pytest.mark.parametrize(
@@ -64,8 +64,8 @@ def test_a_damaged_file_is_put_aside_and_told(tmp_path: Path, data: bytes) -> No
 async def test_a_list_that_cannot_be_kept_is_an_error(tmp_path: Path) -> None:
     async with open_fake_desk(tmp_path, FakeBackend()) as desk:
         (desk.folders.state / FILE).mkdir()
-        assert "cannot be kept" in await desk.refused("tasks", items=LIST)
-        assert "cannot be kept" in await desk.refused("tasks")
+        assert "cannot be kept" in await desk.refused("todo", items=LIST)
+        assert "cannot be kept" in await desk.refused("todo")
         assert [path.name for path in desk.folders.state.iterdir()] == [FILE]
 
 
@@ -73,6 +73,6 @@ async def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_text('{"items": [{"title": "secret"}]}')
     async with open_fake_desk(tmp_path, FakeBackend()) as desk:
         (desk.folders.state / FILE).symlink_to(tmp_path / "elsewhere")
-        assert "secret" not in await desk.refused("tasks")
-        await desk.ok("tasks", items=LIST)
+        assert "secret" not in await desk.refused("todo")
+        await desk.ok("todo", items=LIST)
     assert "secret" in (tmp_path / "elsewhere").read_text()
