@@ -44,7 +44,7 @@ def servers_of(
     shop: Workshop, sandboxes: Sandboxes, place_of: Callable[[Origin], Workplace], redact: Callable[[str], str]
 ) -> McpServers:
     """Enter it: nothing is started before a turn needs it, and everything ends with it."""
-    from bubbles.controller.serving import Launcher
+    from bubbles.controller.programs import Launcher
     from bubbles.mcp.servers import McpServers
 
     settings = shop.settings

@@ -57,9 +57,10 @@ def serve(
         ),
     ] = None,
 ) -> int:
-    """Be an MCP server over standard input and output: exec and file tools, behind the gate and in a hard sandbox.
+    """Be an MCP server: exec and file tools for another agent.
 
-    Another agent's program starts it, such as Claude Code or Codex. What a person must decide is put to them by that
+    They are behind the gate, and in a sandbox that holds files and network. The agent's program, such as Claude Code
+    or Codex, starts this and speaks to it over standard input and output. What a person must decide is put to them by that
     program if it can, else declined. Exit status 0 when the client is done, 1 for failure, 2 for wrong usage.
     """
     import logging

@@ -36,7 +36,7 @@ class Seen:
 def list_servers(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
 ) -> int:
-    """Connect to each configured MCP server and show its tools, and which of them run without asking.
+    """Show each MCP server's tools, and which run without asking. Each is asked now.
 
     Exit status 1 when a server that is enabled cannot be used.
     """
@@ -48,8 +48,8 @@ def list_servers(
 
 def listed(settings: Settings, opened: Opened, *, as_json: bool) -> int:
     """Prints them. ``opened`` gives the servers of these settings."""
+    from bubbles.mcp.client.shelf import last_seen
     from bubbles.mcp.contract import ServerState
-    from bubbles.mcp.shelf import last_seen
 
     configured = settings.tools.mcp_servers
     if any(its.enabled for its in configured.values()):

@@ -77,7 +77,7 @@ def login(
 
 @app.command()
 def logout(provider: Provider, as_json: AsJson = False) -> int:
-    """Forget a login: end it at the provider's, where that can be done, and remove it here."""
+    """Forget a login. It is ended at the provider's, where that can be done, and removed here."""
     from bubbles.cli.logs import logging_for
     from bubbles.cli.provider_login import log_out
     from bubbles.config.load import load_settings

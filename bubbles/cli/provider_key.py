@@ -17,9 +17,10 @@ def set_key(
         bool, typer.Option("--remove", help="Forget the key, and take it out of the configuration.")
     ] = False,
 ) -> int:
-    """Read a provider's key without showing it, and keep it in the keyring of this system.
+    """Keep a provider's key in the keyring of this system.
 
-    The configuration then holds a reference to it and not the key. Off a terminal the key is read from standard input.
+    It is read without being shown; off a terminal, from standard input. The configuration then holds a reference to
+    it and not the key.
     """
     from bubbles.config.edit import REMOVE, change, check
     from bubbles.config.keys import SERVICE, KeyReference, KeyringError, forget, keep

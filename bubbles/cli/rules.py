@@ -78,7 +78,7 @@ def check(
     global_rules: GlobalRules = None,
     as_json: Json = False,
 ) -> int:
-    """Say what would become of a command, and why; the same function decides at run time. Nothing is run.
+    """Say what would become of a command, and why. The same function decides at run time; nothing is run.
 
     Exit status 0, whatever the verdict; 1 if rows of --batch are no commands.
     """
@@ -109,7 +109,7 @@ def check(
 
 @app.command("list")
 def list_(session: Session = None, rules: Rules = None, global_rules: GlobalRules = None, as_json: Json = False) -> int:
-    """Show every layer of rules, its files, its rules and what is wrong with them. Exit status 1 if something is."""
+    """Show every layer of rules, and what is wrong in it. Exit status 1 if something is."""
     from bubbles.config.load import load_settings
 
     settings = load_settings()
@@ -317,10 +317,15 @@ def _layer_as_json(layer: Any, loaded: LoadedRules) -> dict[str, Any]:
     }
 
 
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 def _list(loaded: LoadedRules) -> None:
     for layer in reversed(loaded.layers):
         mine = [rule for rule in loaded.rulebook.rules if rule.layer == layer.layer]
-        print(styled(visible(f"{layer.layer}: {layer.path}, {_count(len(mine), 'rule')} in {_count(len(layer.files), 'file')}"), "bold"))
+        held = f"{_counted(len(mine), 'rule')} in {_counted(len(layer.files), 'file')}"
+        print(styled(visible(f"{layer.layer}: {layer.path}, {held}"), "bold"))
         for warning in layer.warnings:
             print(visible(f"  warning: {warning}"))
         if mine:

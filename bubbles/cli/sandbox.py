@@ -116,7 +116,7 @@ def exec_(
         bool, typer.Option("--gate", help="Decide on CMD first, as on what a model wants; ask here if need be.")
     ] = False,
 ) -> int:
-    """Run CMD in a sandbox; its exit status is this command's too (124: time limit, 137: memory limit)."""
+    """Run CMD in a sandbox. Its exit status is this command's too (124: time limit, 137: memory limit)."""
     from bubbles.app.workshop import workshop
     from bubbles.config.load import load_settings
 
@@ -246,7 +246,7 @@ def _status(result: ExecResult, timeout_s: float, lost: str | None) -> int:
 
 @app.command("ls")
 def ls(as_json: Json = False) -> int:
-    """Show the sandboxes that are open, those that a crash left, and the HOMEs kept for sessions."""
+    """Show open sandboxes, what crashes left, and the HOMEs of sessions."""
     from bubbles.app.workshop import workshop
     from bubbles.config.load import load_settings
 
@@ -307,7 +307,7 @@ def rm(
     left_over: Annotated[bool, typer.Option("--left-over", help="All that crashes left behind.")] = False,
     home: Annotated[bool, typer.Option("--home", help="Also the HOME kept for SESSION, with its logins.")] = False,
 ) -> int:
-    """Remove what crashes left of SESSION, with --home its HOME too; with --left-over all that crashes left.
+    """Remove what crashes left of SESSION. With --home its HOME too; with --left-over all that crashes left.
 
     A sandbox in use is never removed: it ends with the process that owns it. Leftovers also go by themselves with the
     next 'exec'.

@@ -144,7 +144,7 @@ def mcp_servers(settings: Settings) -> list[dict[str, Any]]:
     """What was last seen of each; none is started."""
     if not settings.tools.mcp_servers:
         return []
-    from bubbles.mcp.shelf import last_seen
+    from bubbles.mcp.client.shelf import last_seen
     from bubbles.mcp.shown import as_json
 
     return [as_json(info) for info in last_seen(settings.data_dir, settings.tools.mcp_servers)]
@@ -153,7 +153,7 @@ def mcp_servers(settings: Settings) -> list[dict[str, Any]]:
 def _show_servers(settings: Settings) -> None:
     if not settings.tools.mcp_servers:
         return
-    from bubbles.mcp.shelf import last_seen
+    from bubbles.mcp.client.shelf import last_seen
     from bubbles.mcp.shown import problem_of, remembered
 
     for info in last_seen(settings.data_dir, settings.tools.mcp_servers):

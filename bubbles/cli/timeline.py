@@ -26,7 +26,10 @@ AGO = re.compile(r"(\d{1,9})([smhdw])", re.ASCII)
 BEGINS_WITH = 10
 """Entries that ``--follow`` shows of what is there already."""
 COLUMNS = (("TIME", 19), ("SESSION", 16), ("WHAT", 26), ("POLICY", 21), ("COMMAND", 0))
+NOBODY = "nobody to ask"
 MIN_COMMAND = 20
+ABOVE = 3
+"""Columns in the first of two lines."""
 
 
 def timeline(
@@ -94,9 +97,9 @@ def _follow(reader: TimelineReader, wanted: Wanted, as_json: bool) -> int:
 def _show(entries: Iterable[Entry], as_json: bool) -> None:
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     if not as_json:
-        print(styled(_row(tuple(name for name, _ in COLUMNS), width), "bold"))
+        print(styled(row(tuple(name for name, _ in COLUMNS), width), "bold"))
     for entry in entries:
-        print(_stored(entry) if as_json else _row(_cells(entry), width), flush=True)
+        print(_stored(entry) if as_json else row(_cells(entry), width), flush=True)
 
 
 def _stored(entry: Entry) -> str:
@@ -105,16 +108,23 @@ def _stored(entry: Entry) -> str:
     return line if line.isascii() and line.isprintable() else json.dumps(entry.fields)
 
 
-def _row(cells: tuple[str, ...], width: int | None) -> str:
-    """Cells in columns that do not depend on what comes later; the last one fills a terminal's line."""
-    shown: list[str] = []
-    for cell, (_, wide) in zip(cells, COLUMNS, strict=True):
-        used = sum(len(text) + 2 for text in shown)
-        room = wide or (None if width is None else max(MIN_COMMAND, width - used - 1))
-        text = visible(cell)
-        text = text if room is None or len(text) <= room else text[: room - 1] + "…"
-        shown.append(text.ljust(wide))
-    return "  ".join(shown).rstrip()
+def row(cells: tuple[str, ...], width: int | None) -> str:
+    """Cells in columns that do not depend on what comes later, in two lines where a terminal is too narrow for one; the
+    last cell fills its line.
+    """
+    columns = [_cut(cell, wide).ljust(wide) for cell, (_, wide) in zip(cells[:-1], COLUMNS, strict=False)]
+    before = "  ".join(columns)
+    above = ""
+    if width is not None and width < len(before) + 3 + MIN_COMMAND:
+        above = "  ".join(columns[:ABOVE]).rstrip() + "\n"
+        before = "  ".join(("", *columns[ABOVE:]))
+    room = None if width is None else max(MIN_COMMAND, width - len(before) - 3)
+    return f"{above}{before}  {_cut(cells[-1], room)}".rstrip()
+
+
+def _cut(cell: str, room: int | None) -> str:
+    text = visible(cell)
+    return text if room is None or len(text) <= room else text[: room - 1] + "…"
 
 
 def _cells(entry: Entry) -> tuple[str, ...]:
@@ -140,7 +150,7 @@ def _happened(fields: Fields) -> str:
             return f"asked [{card}]"
         case "approval_resolved":
             by = f" by {_text(fields, 'by')}" if fields.get("by") else ""
-            return f"{outcome.replace('_', ' ')} [{card}]{by}"
+            return f"{NOBODY if outcome == 'nobody' else outcome.replace('_', ' ')} [{card}]{by}"
         case "command_started":
             return "started"
         case "file_written":

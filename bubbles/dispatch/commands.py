@@ -112,7 +112,11 @@ class SessionCommands:
             ("system_prompt", setup.own.system_prompt or "", own),
             ("sandbox", setup.own.sandbox or setup.place.backend, own),
         ]
-        lines = [f"{name:<14} {value or 'none'}{'' if name in mine else '  (default)'}" for name, value, mine in rows if asked in (None, name)]
+        lines = [
+            f"{name:<14} {value or 'none'}{'' if name in mine else '  (default)'}"
+            for name, value, mine in rows
+            if asked in (None, name)
+        ]
         if asked in (None, "sandbox") and (overruled := _overruled(setup)):
             lines.append(overruled)
         return "\n".join(lines)

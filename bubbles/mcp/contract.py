@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from bubbles.bus import Origin
-from bubbles.controller.serving import Program
+from bubbles.controller.programs import Program
 from bubbles.errors import BubblesError
 from bubbles.providers.contract import Image
 
@@ -88,7 +88,7 @@ class ServerAnswer:
 
 
 class Talker(Protocol):
-    """A program that runs, and is spoken with. ``bubbles.controller.serving.Served`` is the real one."""
+    """A program that runs, and is spoken with. ``bubbles.controller.programs.RunningProgram`` is the real one."""
 
     async def write(self, data: bytes) -> None:
         """Waits until the program has taken it. Raises ``BubblesError`` when it no longer reads."""
@@ -103,7 +103,7 @@ OnOutput = Callable[[Literal["stdout", "stderr"], bytes], None]
 
 
 class Starter(Protocol):
-    """Starts programs. ``bubbles.controller.serving.Launcher`` is the real one."""
+    """Starts programs. ``bubbles.controller.programs.Launcher`` is the real one."""
 
     def start(
         self, program: Program, on_output: OnOutput, origin: Origin | None = None

@@ -19,9 +19,9 @@ from bubbles.config.schema import McpServerSettings
 from bubbles.mcp.client.calls import call
 from bubbles.mcp.client.connection import Connection
 from bubbles.mcp.client.keys import secrets_of_server
+from bubbles.mcp.client.shelf import NOTHING, Learnt, Shelf, info_of
 from bubbles.mcp.client.way import IDLE_S, Way
 from bubbles.mcp.contract import McpError, ServerAnswer, ServerInfo, ServerTool, Starter
-from bubbles.mcp.shelf import NOTHING, Learnt, Shelf, info_of
 
 GENTLE_S = 1.5
 """How long servers may take to end in good order."""
@@ -94,7 +94,8 @@ class McpServers:
             connection.begin()
 
     def tools(self, origin: Origin) -> tuple[ServerTool, ...]:
-        self.begin(origin)
+        for _, connection in self._of(origin):
+            connection.begin_soon()
         parts = tuple(connection.learnt.tools for _, connection in self._of(origin))
         for these, offer in self._offers:
             if len(these) == len(parts) and all(map(operator.is_, these, parts)):

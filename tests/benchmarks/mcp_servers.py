@@ -32,7 +32,7 @@ from bubbles.bus import Address, Origin
 from bubbles.config.load import load_settings
 from bubbles.config.schema import McpServerSettings, Settings
 from bubbles.controller.contract import Workplace
-from bubbles.controller.serving import Launcher
+from bubbles.controller.programs import Launcher
 from bubbles.mcp.contract import Servers
 from bubbles.mcp.servers import McpServers
 from bubbles.providers.contract import UserMessage

@@ -17,7 +17,7 @@ from bubbles.app.workshop import workshop
 from bubbles.bus import Address, Origin
 from bubbles.config.schema import Settings
 from bubbles.controller.contract import Workplace
-from bubbles.controller.serving import Launcher
+from bubbles.controller.programs import Launcher
 from bubbles.mcp.servers import McpServers
 from bubbles.providers.contract import ToolCall
 from bubbles.tools.mcp import McpTools

@@ -147,6 +147,16 @@ def test_wrong_setting_is_one_sentence_and_status_two(bubbles: Run) -> None:
     assert "vm" in sentence(done)
 
 
+def test_a_key_of_a_provider_that_is_not_set_is_no_matter_of_a_sandbox(bubbles: Run, data: Path) -> None:
+    data.mkdir(mode=0o700)
+    config = data / "config.json"
+    config.write_text('{"providers": {"openai": {"apiKey": "${NOT_THERE}"}}}')
+    config.chmod(0o600)
+    done = bubbles("sandbox", "exec", "-b", "local", "--", "true")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert "NOT_THERE, which is not set" in bubbles("status").stdout.decode()
+
+
 def test_missing_program_is_status_127(bubbles: Run) -> None:
     assert bubbles("sandbox", "exec", "-b", "local", "--", "no-such-program").returncode == 127
 

@@ -112,7 +112,7 @@ async def test_control_c_and_stop_say_what_goes_on_and_stop_ends_it(tmp_path: Pa
     async with talking(tmp_path) as (person, _):
         person.types("spawn sleep 60" + ENTER)
         await person.sees("Said: spawn")
-        await person.sees("1 task in the background")
+        await person.sees("tasks: 1")
         person.types(CONTROL_C)
         await person.sees("In the background goes on: t1 (some work). /stop t1 ends it.")
         person.types("/stop t1" + ENTER)

@@ -263,19 +263,23 @@ async def test_slash_commands_look_at_a_session_and_set_it(tmp_path: Path) -> No
         await here.channel.heard(2)
         await here.channel.say("/config")
         assert "Speak like a pirate." in (await here.channel.heard(3))[2]
+        await here.channel.say("/config systemPrompt")
+        assert (await here.channel.heard(4))[3] == "system_prompt  Speak like a pirate."
+        await here.channel.say("/config speed")
+        assert "speed is no setting of a session" in (await here.channel.heard(5))[4]
         await here.channel.say("hi")
-        await here.channel.heard(4)
+        await here.channel.heard(6)
         await here.channel.say("/prompt")
-        prompt = (await here.channel.heard(5))[4]
+        prompt = (await here.channel.heard(7))[6]
         assert prompt == here.provider.requests[-1].system
         assert "Speak like a pirate." in prompt
         await here.channel.say("/config system_prompt default")
-        await here.channel.heard(6)
+        await here.channel.heard(8)
         await here.channel.say("/status")
-        assert "system_prompt" not in (await here.channel.heard(7))[6]
+        assert "system_prompt" not in (await here.channel.heard(9))[8]
         await here.channel.say("/prompt and more")
         await here.channel.say("/help")
-        assert "/compact" in (await here.channel.heard(9))[8]
+        assert "/compact" in (await here.channel.heard(11))[10]
     assert len(here.provider.requests) == 1
 
 

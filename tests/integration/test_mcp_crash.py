@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bubbles.controller.serving import OWN_DIRECTORY, YOUNG_S, sweep_directories
+from bubbles.controller.programs import OWN_DIRECTORY, YOUNG_S, sweep_directories
 from tests.mcp_playground.scene import HERE, HOSTILE
 from tests.processes import alive, comes_true
 

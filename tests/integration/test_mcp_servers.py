@@ -358,6 +358,7 @@ async def test_leaving_in_the_middle_of_a_call_ends_the_call(scene: Scene) -> No
 
 
 def test_importing_it_does_not_import_the_sdk() -> None:
-    program = "import sys, bubbles.mcp.servers, bubbles.mcp.shelf; print(*(name.split('.')[0] for name in sys.modules))"
+    names = "print(*(name.split('.')[0] for name in sys.modules))"
+    program = f"import sys, bubbles.mcp.servers, bubbles.mcp.client.shelf; {names}"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert {"mcp", "mcp_types", "httpx2", "opentelemetry"}.isdisjoint(done.stdout.split())

@@ -15,8 +15,8 @@ from typing import Any
 from bubbles.bus import Address, Origin
 from bubbles.config.schema import McpServerSettings
 from bubbles.controller.contract import Workplace
+from bubbles.controller.programs import Launcher
 from bubbles.controller.sandboxes import Sandboxes
-from bubbles.controller.serving import Launcher
 from bubbles.mcp.contract import ServerAnswer, ServerInfo, ServerTool
 from bubbles.mcp.servers import McpServers
 from sandbox_backends.contract import Enforces, SandboxSpec

@@ -18,9 +18,9 @@ from bubbles.mcp.client.catalogue import Catalogue
 from bubbles.mcp.client.complaints import Complaints
 from bubbles.mcp.client.fate import Fate
 from bubbles.mcp.client.library import speaking
+from bubbles.mcp.client.shelf import Learnt, info_of
 from bubbles.mcp.client.way import GoneError, Way
 from bubbles.mcp.contract import McpError, ServerInfo, ServerState
-from bubbles.mcp.shelf import Learnt, info_of
 
 if TYPE_CHECKING:
     from bubbles.mcp.client.conversation import Conversation
@@ -30,6 +30,8 @@ STEADY_S = 60.0
 """A server that was there for as long has shown that it can be: the pauses begin anew."""
 RELIST_S, RELIST_MOST_S = 0.5, 60.0
 """How long after it said that its tools changed they are listed: it may change several. Longer if it goes on."""
+SOON_S = 0.5
+"""Most models take longer for their first words: a server that the reply calls is there by then."""
 PING_S = 10.0
 MAX_PAGES = 1_000
 MAX_CALLS = 8
@@ -51,6 +53,7 @@ class Connection:
         self._on_learnt = on_learnt
         self._state = ServerState.IDLE
         self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._talk: Conversation | None = None
         self._news = asyncio.Event()
         """Something is to be looked at: the connection ended, or one of the flags below has changed."""
@@ -73,8 +76,16 @@ class Connection:
         retry_in_s = max(0.0, self._retry_at - time.monotonic()) if waiting else None
         return replace(known, state=self._state, retry_in_s=retry_in_s)
 
+    def begin_soon(self) -> None:
+        """As ``begin``; but what its tools are is known, and a turn begins: the model has the processor first."""
+        if not self.learnt.tools:
+            self.begin()
+        elif self._timer is None and not self._ending and (self._task is None or self._task.done()):
+            self._timer = asyncio.get_running_loop().call_later(SOON_S, self.begin)
+
     def begin(self) -> None:
         """Start it, unless it runs or waits for its next try."""
+        self._unset()
         self._used_at = time.monotonic()
         if not self._ending and (self._task is None or self._task.done()):
             self._starting()
@@ -86,11 +97,17 @@ class Connection:
 
     def end(self) -> asyncio.Task[None] | None:
         """Have it end, in good order if it is there; its task, if it runs."""
+        self._unset()
         self._ending = True
         self._news.set()
         if self._task is not None and self._talk is None:
             self._task.cancel()
         return self._task
+
+    def _unset(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     @asynccontextmanager
     async def in_use(self) -> AsyncIterator[None]:

@@ -19,7 +19,7 @@ from mcp_types import INVALID_REQUEST, ErrorData, JSONRPCError, JSONRPCMessage, 
 from pydantic import ValidationError
 
 from bubbles.bus import Origin
-from bubbles.controller.serving import Program
+from bubbles.controller.programs import Program
 from bubbles.errors import BubblesError
 from bubbles.mcp.client.complaints import Complaints
 from bubbles.mcp.client.fate import Fate

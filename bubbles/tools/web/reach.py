@@ -71,7 +71,9 @@ class Reach:
         except (OSError, ValueError):
             found = []
         if not found:
-            raise UnknownHostError(f"The name {host} has no address: check how it is spelt, and that this machine is online.")
+            raise UnknownHostError(
+                f"The name {host} has no address: check how it is spelt, and that this machine is online."
+            )
         return tuple(self._permitted(address, found)[:MAX_ADDRESSES])
 
     def _permitted(self, address: WebAddress, found: Sequence[IPAddress]) -> list[IPAddress]:

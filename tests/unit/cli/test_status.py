@@ -11,8 +11,8 @@ import pytest
 from bubbles.cli.status import status
 from bubbles.config.load import load_settings
 from bubbles.errors import ConfigError
+from bubbles.mcp.client.shelf import Learnt, Shelf
 from bubbles.mcp.fake import server_tool
-from bubbles.mcp.shelf import Learnt, Shelf
 
 pytestmark = pytest.mark.req("AUD-02", "CLI-01")
 

@@ -13,7 +13,7 @@ import pytest
 import typer
 
 from bubbles.bus import Address, Origin
-from bubbles.cli.timeline import moment, timeline
+from bubbles.cli.timeline import moment, row, timeline
 from bubbles.controller.approvals.contract import Answer, Outcome
 from bubbles.controller.policy.contract import Command, Decision, Policy, Stage, Verdict
 from bubbles.controller.redaction import Redactor
@@ -92,6 +92,15 @@ def test_table_says_when_where_what_and_why(capsys: pytest.CaptureFixture[str]) 
             r"timed out [k7m3]            no_rule                git push\x1b[2K\norigin",
         ],
     ]
+
+
+@pytest.mark.parametrize("width", [80, 100, 109, 110, 140])
+def test_no_line_is_wider_than_the_terminal_and_the_command_keeps_room(width: int) -> None:
+    cells = ("2026-11-30 20:01:00", "work", "approved [k7m3] by terminal", "local_self_validation", "pytest " * 40)
+    lines = row(cells, width).splitlines()
+    assert max(map(len, lines)) < width
+    assert "pytest pytest" in lines[-1]
+    assert row(cells, None).endswith(("pytest " * 40).rstrip())
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from pydantic import SecretStr
 
 from bubbles.config.schema import McpServerSettings
 from bubbles.mcp.client.catalogue import Catalogue
+from bubbles.mcp.client.shelf import NOTHING, Learnt, Shelf, fingerprint, last_seen
 from bubbles.mcp.contract import ServerState
-from bubbles.mcp.shelf import NOTHING, Learnt, Shelf, fingerprint, last_seen
 
 SERVER = McpServerSettings(command="serve", args=("x",), env={"KEY": SecretStr("secret-of-the-owner")})
 

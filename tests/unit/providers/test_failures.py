@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import ssl
 import time
 from datetime import UTC, datetime
@@ -271,6 +272,14 @@ class VendorError(Exception):
 def test_exceptions_have_their_category(error: Exception, category: Category, retryable: bool) -> None:
     found = of_exception(error)
     assert (found.category, found.retryable) == (category, retryable)
+
+
+def test_a_name_that_cannot_be_looked_up_is_said_in_plain_words() -> None:
+    found = of_exception(socket.gaierror(socket.EAI_NONAME, "Name or service not known"))
+    assert (found.category, found.retryable) == (Category.UNAVAILABLE, True)
+    assert "is this machine online?" in str(found)
+    assert found.mend is not None
+    assert "this machine is online" in found.mend
 
 
 KEY = 'sk-näive/"quoted"+key\\end'

@@ -314,7 +314,7 @@ BAD_ARGUMENTS: dict[str, tuple[str, str]] = {
     "nested beyond measure": ('{"title": ' + "[" * 200_000 + "]" * 200_000 + "}", "nested too deeply"),
     "too long": ('{"title": "' + "x" * 1_000_001 + '"}', "takes at most 1,000,000"),
     "one is missing": ("{}", 'title is missing. Expected: {"title": string, "labels"?: array}'),
-    "one that there is not": ('{"title": "x", "colour": "red"}', "there is no colour"),
+    "one that there is not": ('{"title": "x", "colour": "red"}', "colour is no argument of it"),
 }
 
 

@@ -154,7 +154,7 @@ async def test_the_tools_of_the_specification_are_there_and_every_argument_is_ex
         ("{}", "name is missing"),
         ('{"name": 3}', "name: Input should be a valid string, not 3"),
         ('{"name": ["../secret"]}', "name: Input should be a valid string"),
-        ('{"name": "x", "nmae": 1}', "there is no nmae"),
+        ('{"name": "x", "nmae": 1}', "nmae is no argument of it"),
         ('{"name": "x", "times": 0}', "times: Input should be greater than or equal to 1, not 0"),
         ('{"name": "x", "steps": [{"title": 1}]}', "steps.0.title"),
         ('{"name": "' + "x" * 3000 + '"}', "at most 20 characters, not 'xxxxx"),

@@ -3,7 +3,7 @@
 Outside every sandbox a program runs in a ``local`` place of its own, whose runner ends it with all it started as soon
 as this process is gone, however that came about. Inside, it runs in a session's sandbox and holds it open.
 
-ServingError (a GateError)    the program cannot be started, or no longer listens
+ProgramError (a GateError)    the program cannot be started, or no longer listens
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _THERE = ("/bin/sh", "-c", 'cd -- "$1" && shift && exec "$@"', "sh")
 """Starts the program in a directory that need not be one of the place's roots."""
 
 
-class ServingError(GateError):
+class ProgramError(GateError):
     """One sentence for the person, without its end: it is read after "the server cannot be used:"."""
 
 
@@ -67,18 +67,18 @@ class Program:
     """None: a directory of its own; in a sandbox, the session's working directory."""
 
 
-class Served:
+class RunningProgram:
     """A program that runs."""
 
     def __init__(self, process: BackgroundProcess) -> None:
         self._process = process
 
     async def write(self, data: bytes) -> None:
-        """Waits until the program has taken it. Raises ``ServingError`` when it no longer reads."""
+        """Waits until the program has taken it. Raises ``ProgramError`` when it no longer reads."""
         try:
             await self._process.write(data)
         except SandboxError as error:
-            raise ServingError(str(error)) from error
+            raise ProgramError(str(error)) from error
 
     async def ended(self) -> str:
         """How it ended, once it has."""
@@ -109,8 +109,8 @@ class Launcher:
 
     def start(
         self, program: Program, on_output: OnOutput, origin: Origin | None = None
-    ) -> AbstractAsyncContextManager[Served]:
-        """The program at work; leaving the context ends it with all that it started. Raises ``ServingError``.
+    ) -> AbstractAsyncContextManager[RunningProgram]:
+        """The program at work; leaving the context ends it with all that it started. Raises ``ProgramError``.
 
         ``origin`` says in whose sandbox; None is outside. ``on_output`` gets its output on the event loop as it comes,
         and must not raise.
@@ -118,29 +118,29 @@ class Launcher:
         return self._outside(program, on_output) if origin is None else self._inside(program, on_output, origin)
 
     @asynccontextmanager
-    async def _outside(self, program: Program, on_output: OnOutput) -> AsyncIterator[Served]:
+    async def _outside(self, program: Program, on_output: OnOutput) -> AsyncIterator[RunningProgram]:
         with _told():
             backend = await asyncio.to_thread(self._local)
             async with in_thread(_own_directory()) as directory:
                 roots = (Root(path=directory),)
                 spec = SandboxSpec(session=f"mcp-{program.name}", roots=roots, env=program.env)
                 async with backend.open(spec) as session:
-                    served = Served(await _begin(session, program, on_output))
+                    served = RunningProgram(await _begin(session, program, on_output))
                     try:
                         yield served
                     finally:
                         await served.leave()
 
     @asynccontextmanager
-    async def _inside(self, program: Program, on_output: OnOutput, origin: Origin) -> AsyncIterator[Served]:
+    async def _inside(self, program: Program, on_output: OnOutput, origin: Origin) -> AsyncIterator[RunningProgram]:
         try:
             place = self._place_of(origin)
         except LookupError as error:
-            raise ServingError("its session has no sandbox yet") from error
+            raise ProgramError("its session has no sandbox yet") from error
         with _told():
             async with self._sandboxes.use(place.backend, place.spec, tell_reset=False) as lease:
                 process = await _begin(lease.session, program, on_output)
-                served = Served(process)
+                served = RunningProgram(process)
                 try:
                     yield served
                     await served.leave()
@@ -154,9 +154,9 @@ def _told() -> Iterator[None]:
     try:
         yield
     except SandboxError as error:
-        raise ServingError(str(error)) from error
+        raise ProgramError(str(error)) from error
     except OSError as error:
-        raise ServingError(f"no place can be made for it ({error.strerror or error})") from error
+        raise ProgramError(f"no place can be made for it ({error.strerror or error})") from error
 
 
 @contextmanager
