@@ -28,8 +28,8 @@ def getaddrinfo(host: Any, *more: Any, **named: Any) -> Any:
 
 
 async def main() -> None:
+    from bubbles.providers.by_litellm.client import LitellmProvider
     from bubbles.providers.contract import ModelRequest, ProviderError, UserMessage
-    from bubbles.providers.litellm_client import LitellmProvider
     from bubbles.providers.registry import REGISTRY
     from tests.playback import playing, refusal
     from tests.providers_wire import replies

@@ -60,8 +60,8 @@ def serve(
     """Be an MCP server: exec and file tools for another agent.
 
     They are behind the gate, and in a sandbox that holds files and network. The agent's program, such as Claude Code
-    or Codex, starts this and speaks to it over standard input and output. What a person must decide is put to them by that
-    program if it can, else declined. Exit status 0 when the client is done, 1 for failure, 2 for wrong usage.
+    or Codex, starts this and speaks to it over standard input and output. What a person must decide is put to them by
+    that program if it can, else declined. Exit status 0 when the client is done, 1 for failure, 2 for wrong usage.
     """
     import logging
 

@@ -100,12 +100,10 @@ def onboard(
     done = set_up(places, changes, reset=reset, now=datetime.now().astimezone())
     warnings = [*done.warnings, *_warnings(places, done)]
     problem, steps = _next_steps(places, wishes)
-    if talked:
-        steps = _afterwards(places, wishes, steps)
     if as_json:
         _print_json(places, done, warnings, problem, steps)
     else:
-        _show(places, done, warnings, steps)
+        _show(places, done, warnings, _as_called(places, wishes.api_key_env if talked else None, steps))
     return 0
 
 
@@ -131,16 +129,16 @@ def _talked(places: Places, held: FileSettings | None, reset: bool) -> tuple[lis
     return changes_for(agreed, held), Wishes(api_key_env=variable, sandbox=agreed.sandbox)
 
 
-def _afterwards(places: Places, wishes: Wishes, steps: list[str]) -> list[str]:
-    """The steps for somebody who was asked: Bubbles as they call it, and where the key has to be."""
+def _as_called(places: Places, variable: str | None, steps: list[str]) -> list[str]:
+    """The steps for a person: Bubbles as they call it, and where the key of ``variable`` has to be."""
     from bubbles.cli.setup.writing import program
 
     called = program(places.environment)
     steps = [step.replace("bubbles ", f"{called} ") for step in steps]
-    if wishes.api_key_env is None:
+    if variable is None:
         return steps
-    said = f"Set {wishes.api_key_env} wherever Bubbles is started, in your shell's profile for one: the key itself is"
-    return [f"{said} written nowhere.", *steps]
+    said = f"Set {variable} wherever Bubbles is started, in your shell's profile for one: the key itself is written"
+    return [f"{said} nowhere.", *steps]
 
 
 def _held(places: Places) -> FileSettings | None:

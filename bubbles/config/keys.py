@@ -115,7 +115,9 @@ def _bounded(work: Callable[[], T], within_s: float = WITHIN_S) -> T:
             failed.append(KeyringError(f"the package keyring is not there; {INSTALL}"))
         except Exception as error:  # noqa: BLE001 - an edge: every backend of the library raises what it likes
             # Its words may quote what it was given.
-            failed.append(KeyringError(f"the keyring of this system cannot be used ({type(error).__name__})"))
+            what = type(error).__name__
+            why = "there is none" if what == "NoKeyringError" else what
+            failed.append(KeyringError(f"the keyring of this system cannot be used ({why})"))
 
     thread = threading.Thread(target=run, name="keyring", daemon=True)
     thread.start()

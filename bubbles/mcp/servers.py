@@ -18,9 +18,9 @@ from bubbles.bus import Origin
 from bubbles.config.schema import McpServerSettings
 from bubbles.mcp.client.calls import call
 from bubbles.mcp.client.connection import Connection
-from bubbles.mcp.client.keys import secrets_of_server
+from bubbles.mcp.client.endpoint import IDLE_S, Endpoint
+from bubbles.mcp.client.secrets import secrets_of_server
 from bubbles.mcp.client.shelf import NOTHING, Learnt, Shelf, info_of
-from bubbles.mcp.client.way import IDLE_S, Way
 from bubbles.mcp.contract import McpError, ServerAnswer, ServerInfo, ServerTool, Starter
 
 GENTLE_S = 1.5
@@ -146,7 +146,7 @@ class McpServers:
 
     def _made(self, name: str, settings: McpServerSettings, origin: Origin | None) -> Connection:
         own = secrets_of_server(settings)
-        way = Way(
+        endpoint = Endpoint(
             name=name,
             settings=settings,
             starter=self._starter,
@@ -156,7 +156,7 @@ class McpServers:
             origin=origin,
             idle_s=self._idle_s,
         )
-        return Connection(way, self._learnt.get(name, NOTHING), self._spawn, partial(self._keep, name, settings))
+        return Connection(endpoint, self._learnt.get(name, NOTHING), self._spawn, partial(self._keep, name, settings))
 
     def _spawn(self, running: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         return self._tasks.create_task(running)

@@ -35,7 +35,7 @@ async def warm(choice: Choice) -> None:
     if entry.litellm is None:
         await asyncio.to_thread(importlib.import_module, "aiohttp")
         return
-    from bubbles.providers.litellm_library import library
+    from bubbles.providers.by_litellm.library import library
 
     await library()
 
@@ -62,7 +62,7 @@ def make_provider(choice: Choice, settings: Settings, logins: Logins | None = No
         return CustomProvider(
             entry.name, base_url=address, api_key=key, extra_headers=headers, request_timeout_s=timeout_s, proxy=proxy
         )
-    from bubbles.providers.litellm_client import LitellmProvider
+    from bubbles.providers.by_litellm.client import LitellmProvider
 
     return LitellmProvider(
         entry, base_url=address, api_key=key, extra_headers=headers, request_timeout_s=timeout_s, proxy=proxy
@@ -81,7 +81,7 @@ def _by_login(entry: Entry, settings: Settings, headers: Mapping[str, str], logi
         logins = partial(source_for, settings)
     source, timeout_s, usual = logins(entry.name), settings.agents.defaults.request_timeout_s, entry.base_url or ""
     if entry.wire is Wire.RESPONSES:
-        from bubbles.providers.codex_client import CodexProvider
+        from bubbles.providers.responses.codex import CodexProvider
 
         address = own.base_url or usual
         proxy = proxy_of(address, settings.host_env)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from bubbles.errors import ConfigError
-from bubbles.providers import chat_client, responses_client
+from bubbles.providers import chat_client
 from bubbles.providers.admission import Admission
 from bubbles.providers.chat_client import ChatClient
 from bubbles.providers.connection import Connection
@@ -19,7 +19,8 @@ from bubbles.providers.contract import Category, ModelReply, ModelRequest, Provi
 from bubbles.providers.exchange import Target
 from bubbles.providers.logins.contract import API, Access, AccessSource
 from bubbles.providers.logins.copilot import EDITOR
-from bubbles.providers.responses_client import ResponsesClient
+from bubbles.providers.responses import client as responses_client
+from bubbles.providers.responses.client import ResponsesClient
 from bubbles.providers.targets import target_of
 
 NAME = "github_copilot"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bubbles.providers.codex_client import CodexProvider
+from bubbles.providers.by_litellm.client import LitellmProvider
 from bubbles.providers.contract import (
     AssistantMessage,
     Category,
@@ -29,9 +29,9 @@ from bubbles.providers.contract import (
 )
 from bubbles.providers.copilot_client import CopilotProvider
 from bubbles.providers.custom_client import CustomProvider
-from bubbles.providers.litellm_client import LitellmProvider
 from bubbles.providers.logins.contract import Access
 from bubbles.providers.registry import REGISTRY
+from bubbles.providers.responses.codex import CodexProvider
 from bubbles.providers.retry import Retrying
 from tests import responses_wire
 from tests.model_server import faults_of

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from bubbles.providers.codex_client import CodexProvider
+from bubbles.providers.by_litellm.client import LitellmProvider
 from bubbles.providers.contract import (
     AssistantMessage,
     Category,
@@ -31,9 +31,9 @@ from bubbles.providers.contract import (
 )
 from bubbles.providers.copilot_client import CopilotProvider
 from bubbles.providers.custom_client import CustomProvider
-from bubbles.providers.litellm_client import LitellmProvider
 from bubbles.providers.logins.contract import Access
 from bubbles.providers.registry import REGISTRY, Entry, Kind, Wire
+from bubbles.providers.responses.codex import CodexProvider
 from tests.own_login import OwnLogin
 from tests.playback import Answer, Ending, Playback, playing, stream
 from tests.providers_wire import ANTHROPIC, GEMINI, OPENAI, RESPONSES, replies

@@ -133,7 +133,8 @@ async def test_it_begins_with_where_one_is(tmp_path: Path) -> None:
         _,
     ):
         desk = tmp_path / "data" / "sessions" / "wrok"
-        await person.sees(f"Session wrok (new), some-model by custom, sandbox local, in {desk}")
+        await person.sees("Session wrok (new), some-model by custom, sandbox local, in\n")
+        await person.sees(str(desk))
         await person.sees("local is no boundary: take -b bubblewrap or docker")
         person.types("hi" + ENTER)
         await person.sees("Hi.")

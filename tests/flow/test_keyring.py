@@ -107,7 +107,7 @@ def test_any_name_of_the_keyring_may_be_referred_to(program: Program, written: o
     [
         ({}, "nothing is kept in the keyring as bubbles/openai"),
         ({own_keyring.MODE: "fails"}, "the keyring of this system cannot be used (RuntimeError)"),
-        ({"PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring"}, "cannot be used (NoKeyringError)"),
+        ({"PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring"}, "cannot be used (there is none)"),
     ],
 )
 def test_a_key_that_cannot_be_had_counts_as_unset_and_says_why(program: Program, env: dict[str, str], why: str) -> None:

@@ -137,7 +137,7 @@ class Conversation:
             if key == self.key and self._terminal is not None:
                 self._terminal.live(text)
 
-        return Screen(out=write, aside=write, coloured=self._coloured, live=live, columns=self._columns)
+        return Screen(out=write, aside=write, coloured=self._coloured, live=live, columns=self._columns, folds=True)
 
     # The conversation
 

@@ -122,6 +122,7 @@ async def run_once(shop: Workshop, errand: Errand) -> int:
         out=_to_stdout,
         aside=(lambda _: None) if errand.as_json else to_stderr,
         coloured=colours(shop.settings.host_env, terminal=(sys.stdout if heard.live else sys.stderr).isatty()),
+        folds=sys.stderr.isatty(),
     )
     view = TurnView(screen) if heard.live else QuietView(screen, heard.notices)
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 from bubbles.cli.chat.text import one_line, shown
@@ -20,7 +21,7 @@ MIN_WIDTH = 20
 MAX_WIDTH = 120
 """Longer lines are hard to read."""
 MAX_REASON = 300
-"""Characters of why a call failed; the terminal wraps them."""
+"""Characters of why a call failed."""
 MAX_RENDERED = 20_000
 """Characters of a block; a longer one is shown as it is written."""
 
@@ -39,6 +40,8 @@ class Screen:
     coloured: bool
     live: Callable[[str], None] = field(default=lambda _: None)
     columns: Callable[[], int] = field(default=lambda: shutil.get_terminal_size().columns)
+    folds: bool = False
+    """Whether ``aside`` writes to a terminal, where sentences are broken between words."""
 
     def block(self, markdown: str) -> None:
         """A finished block of a reply."""
@@ -52,14 +55,21 @@ class Screen:
 
     def result(self, text: str, *, is_error: bool, duration_s: float) -> None:
         how = one_line(text, MAX_REASON) if is_error else f"ok, {size(len(text.encode('utf-8', 'replace')))}"
-        self.aside(self._styled(f"  {'error: ' if is_error else ''}{how}, {duration_s:.1f} s", "dim") + "\n")
+        self._say(f"  {'error: ' if is_error else ''}{how.removesuffix('.')}, {duration_s:.1f} s", "dim", indent="  ")
 
     def notice(self, text: str) -> None:
-        self.aside(self._styled(shown(text).rstrip("\n"), "yellow") + "\n")
+        self._say(shown(text).rstrip("\n"), "yellow")
 
     def remark(self, text: str) -> None:
         """Of the command line itself."""
-        self.aside(self._styled(shown(text).rstrip("\n"), "dim") + "\n")
+        self._say(shown(text).rstrip("\n"), "dim")
+
+    def _say(self, text: str, style: str, indent: str = "") -> None:
+        """What has several lines, such as a prompt, is shown as it is."""
+        columns = self.columns()
+        if self.folds and columns >= MIN_WIDTH and columns <= len(text) <= MAX_RENDERED and "\n" not in text:
+            text = fill(text, columns - 1, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+        self.aside(self._styled(text, style) + "\n")
 
     def _styled(self, text: str, style: str) -> str:
         return f"\x1b[{STYLES[style]}m{text}\x1b[0m" if self.coloured else text

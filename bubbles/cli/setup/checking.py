@@ -110,7 +110,7 @@ class Warming:
 
 
 def _import() -> None:
-    from bubbles.providers.litellm_library import library
+    from bubbles.providers.by_litellm.library import library
 
     try:
         asyncio.run(library())

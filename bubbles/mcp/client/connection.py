@@ -15,15 +15,15 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from bubbles.mcp.client.catalogue import Catalogue
-from bubbles.mcp.client.complaints import Complaints
-from bubbles.mcp.client.fate import Fate
+from bubbles.mcp.client.closing import Closing
+from bubbles.mcp.client.endpoint import Endpoint, GoneError
 from bubbles.mcp.client.library import speaking
 from bubbles.mcp.client.shelf import Learnt, info_of
-from bubbles.mcp.client.way import GoneError, Way
+from bubbles.mcp.client.stderr import StderrLog
 from bubbles.mcp.contract import McpError, ServerInfo, ServerState
 
 if TYPE_CHECKING:
-    from bubbles.mcp.client.conversation import Conversation
+    from bubbles.mcp.client.session import McpSession
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 300.0
 STEADY_S = 60.0
@@ -45,8 +45,8 @@ Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 class Connection:
     """All calls belong to one event loop. ``on_learnt`` is told whenever tools or problem have changed."""
 
-    def __init__(self, way: Way, learnt: Learnt, spawn: Spawn, on_learnt: Callable[[Learnt], None]) -> None:
-        self.way = way
+    def __init__(self, endpoint: Endpoint, learnt: Learnt, spawn: Spawn, on_learnt: Callable[[Learnt], None]) -> None:
+        self.endpoint = endpoint
         self.learnt = learnt
         self.slots = asyncio.Semaphore(MAX_CALLS)
         self._spawn = spawn
@@ -54,7 +54,7 @@ class Connection:
         self._state = ServerState.IDLE
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._talk: Conversation | None = None
+        self._talk: McpSession | None = None
         self._news = asyncio.Event()
         """Something is to be looked at: the connection ended, or one of the flags below has changed."""
         self._tried = asyncio.Event()
@@ -71,7 +71,7 @@ class Connection:
         return self._task is not None and self._task.done()
 
     def info(self) -> ServerInfo:
-        known = info_of(self.way.name, self.way.settings, self.learnt)
+        known = info_of(self.endpoint.name, self.endpoint.settings, self.learnt)
         waiting = self._state is ServerState.WAITING
         retry_in_s = max(0.0, self._retry_at - time.monotonic()) if waiting else None
         return replace(known, state=self._state, retry_in_s=retry_in_s)
@@ -119,13 +119,13 @@ class Connection:
             self._users -= 1
             self._used_at = time.monotonic()
 
-    async def reached(self) -> Conversation:
+    async def reached(self) -> McpSession:
         """What to speak with; one that failed is tried again at once. Raises ``McpError``."""
         self.begin()
-        within_s = self.way.settings.start_timeout_s
+        within_s = self.endpoint.settings.start_timeout_s
         try:
             async with asyncio.timeout(within_s):
-                if self._talk is not None and self._talk.fate.reason is not None:
+                if self._talk is not None and self._talk.closing.reason is not None:
                     self._gone()
                 await self._tried.wait()
                 if self._state is ServerState.WAITING:
@@ -133,10 +133,10 @@ class Connection:
                     self._news.set()
                     await self._tried.wait()
         except TimeoutError:
-            raise McpError(f"The MCP server {self.way.name} is not there after {within_s:g} s.") from None
+            raise McpError(f"The MCP server {self.endpoint.name} is not there after {within_s:g} s.") from None
         if self._talk is None:
             problem = self.learnt.problem or "it is ending"
-            raise McpError(f"The MCP server {self.way.name} cannot be used now:", f"{problem}.")
+            raise McpError(f"The MCP server {self.endpoint.name} cannot be used now:", f"{problem}.")
         return self._talk
 
     def doubt(self) -> None:
@@ -179,19 +179,19 @@ class Connection:
 
     async def _attempt(self) -> float | None:
         """Connect, and stay for as long as it lasts; the seconds that it was ready, None if nobody used it any more."""
-        way, ready_at = self.way, None
-        fate, complaints = Fate(), Complaints(way.name, way.redact)
-        fate.on_end(self._news.set)
+        endpoint, ready_at = self.endpoint, None
+        closing, stderr = Closing(), StderrLog(endpoint.name, endpoint.redact)
+        closing.on_end(self._news.set)
         self._news.clear()
         self._changed = self._suspect = False
         try:
             speaks = await speaking()
         except Exception as error:  # noqa: BLE001 - a library that is damaged costs its servers and nothing else
-            self._failed(f"what speaks with servers cannot be loaded ({type(error).__name__})", complaints)
+            self._failed(f"what speaks with servers cannot be loaded ({type(error).__name__})", stderr)
             return 0.0
-        deadline = asyncio.timeout(way.settings.start_timeout_s)
+        deadline = asyncio.timeout(endpoint.settings.start_timeout_s)
         try:
-            async with deadline, speaks.begun(way, fate, self._note_change, complaints) as talk:
+            async with deadline, speaks.begun(endpoint, closing, self._note_change, stderr) as talk:
                 await self._learn(talk)
                 deadline.reschedule(None)
                 self._used_at = ready_at = time.monotonic()
@@ -199,21 +199,21 @@ class Connection:
                 self._tried.set()
                 await self._while_it_lives(talk)
                 self._gone()
-            if fate.reason is None:
+            if closing.reason is None:
                 return None
-            self._failed(fate.reason, complaints)
+            self._failed(closing.reason, stderr)
         except Exception as error:  # noqa: BLE001 - whatever the SDK makes of a server: that one is not there
-            if deadline.expired() and fate.reason is None:
-                self._failed(f"it did not say within {way.settings.start_timeout_s:g} s what tools it has", complaints)
+            if deadline.expired() and closing.reason is None:
+                self._failed(f"it did not say within {endpoint.settings.start_timeout_s:g} s what tools it has", stderr)
             else:
-                self._failed(fate.reason or fate.hint or speaks.explained(error), complaints)
+                self._failed(closing.reason or closing.hint or speaks.explained(error), stderr)
         finally:
             self._gone()
         return 0.0 if ready_at is None else time.monotonic() - ready_at
 
-    def _failed(self, reason: str, complaints: Complaints) -> None:
-        said = complaints.last
-        words = self.way.redact(reason[: 4 * MAX_PROBLEM]) + (f"; it said: {said}" if said else "")
+    def _failed(self, reason: str, stderr: StderrLog) -> None:
+        said = stderr.last
+        words = self.endpoint.redact(reason[: 4 * MAX_PROBLEM]) + (f"; it said: {said}" if said else "")
         self._tell(replace(self.learnt, problem=" ".join(words.split())[:MAX_PROBLEM]))
 
     def _tell(self, learnt: Learnt) -> None:
@@ -221,8 +221,8 @@ class Connection:
             self.learnt = learnt
             self._on_learnt(learnt)
 
-    async def _learn(self, talk: Conversation) -> None:
-        catalogue = Catalogue(self.way.name, self.way.settings.tools, self.way.mask)
+    async def _learn(self, talk: McpSession) -> None:
+        catalogue = Catalogue(self.endpoint.name, self.endpoint.settings.tools, self.endpoint.mask)
         pages = 0
         async for rows in talk.pages():
             await asyncio.to_thread(catalogue.take, rows)
@@ -235,29 +235,30 @@ class Connection:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         self._tell(Learnt(tools=before if same else catalogue.tools, seen=now, problem=catalogue.problem))
 
-    async def _while_it_lives(self, talk: Conversation) -> None:
+    async def _while_it_lives(self, talk: McpSession) -> None:
         """Returns when it ended, is to end, or nobody uses it."""
         pause_s, listed_at = RELIST_S, 0.0
-        while talk.fate.reason is None and not self._ending:
+        while talk.closing.reason is None and not self._ending:
             if self._suspect:
                 self._suspect = False
                 await self._check_up(talk)
             elif self._changed:
                 pause_s = RELIST_S if time.monotonic() - listed_at > 2 * pause_s else min(2 * pause_s, RELIST_MOST_S)
-                if await self._pause(pause_s, lambda: talk.fate.reason is not None):
+                if await self._pause(pause_s, lambda: talk.closing.reason is not None):
                     self._changed = False
-                    async with asyncio.timeout(self.way.settings.start_timeout_s):
+                    async with asyncio.timeout(self.endpoint.settings.start_timeout_s):
                         await self._learn(talk)
                     listed_at = time.monotonic()
-            elif self.way.origin is None:
+            elif self.endpoint.origin is None:
                 await self._news.wait()
                 self._news.clear()
             elif (
-                await self._pause(self._used_at + self.way.idle_s - time.monotonic(), self._is_news) and self._is_idle()
+                await self._pause(self._used_at + self.endpoint.idle_s - time.monotonic(), self._is_news)
+                and self._is_idle()
             ):
                 return
 
-    async def _check_up(self, talk: Conversation) -> None:
+    async def _check_up(self, talk: McpSession) -> None:
         async def ping() -> None:
             try:
                 await talk.ping()
@@ -266,8 +267,8 @@ class Connection:
 
         asking = self._spawn(ping())
         asking.add_done_callback(lambda _: self._news.set())
-        if await self._pause(PING_S, lambda: asking.done() or talk.fate.reason is not None):
-            talk.fate.end("it does not answer any more")
+        if await self._pause(PING_S, lambda: asking.done() or talk.closing.reason is not None):
+            talk.closing.end("it does not answer any more")
         asking.cancel()
 
     async def _pause(self, seconds: float, until: Callable[[], bool]) -> bool:
@@ -282,10 +283,10 @@ class Connection:
         return False
 
     def _is_news(self) -> bool:
-        return self._changed or self._suspect or (self._talk is not None and self._talk.fate.reason is not None)
+        return self._changed or self._suspect or (self._talk is not None and self._talk.closing.reason is not None)
 
     def _is_idle(self) -> bool:
-        return self._users == 0 and time.monotonic() - self._used_at >= self.way.idle_s
+        return self._users == 0 and time.monotonic() - self._used_at >= self.endpoint.idle_s
 
     def _note_change(self) -> None:
         self._changed = True

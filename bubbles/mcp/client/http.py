@@ -29,8 +29,8 @@ from mcp_types import JSONRPCResponse
 
 from bubbles.config.schema import McpServerSettings
 from bubbles.mcp.client.bucket import Bucket
-from bubbles.mcp.client.fate import Fate
-from bubbles.mcp.client.sieve import MAX_MESSAGE_BYTES, Sieve, TooMuchError
+from bubbles.mcp.client.closing import Closing
+from bubbles.mcp.client.filter import MAX_MESSAGE_BYTES, MessageFilter, TooMuchError
 from bubbles.mcp.client.streams import Outbox
 from bubbles.mcp.client.weight import MAX_WEIGHT, Scale
 from bubbles.providers.proxies import proxy_of
@@ -64,7 +64,7 @@ SESSION = "mcp-session-id"
 
 @asynccontextmanager
 async def over_http(
-    settings: McpServerSettings, env: Mapping[str, str], sieve: Sieve, fate: Fate
+    settings: McpServerSettings, env: Mapping[str, str], messages: MessageFilter, closing: Closing
 ) -> AsyncIterator[TransportStreams]:
     """The streams to the server at ``settings.url``. Raises what httpx2 does, in an ExceptionGroup; ConfigError."""
     url, headers = _address(settings)
@@ -75,7 +75,7 @@ async def over_http(
         verify=tls, trust_env=False, proxy=proxy, limits=httpx2.Limits(max_connections=MAX_CONNECTIONS)
     )
     client = httpx2.AsyncClient(
-        transport=Bounded(inner, url, patience_s, fate),
+        transport=Bounded(inner, url, patience_s, closing),
         headers=headers,
         trust_env=False,
         follow_redirects=False,
@@ -85,20 +85,20 @@ async def over_http(
         client,
         streamable_http_client(url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES) as (reading, writing),
     ):
-        outbox = Outbox(lambda message, _: writing.send(message), sieve, fate)
-        pump = asyncio.create_task(_pumped(outbox, fate))
+        outbox = Outbox(lambda message, _: writing.send(message), messages, closing)
+        pump = asyncio.create_task(_pumped(outbox, closing))
         try:
-            yield Sieved(reading, sieve, fate), outbox
+            yield Filtered(reading, messages, closing), outbox
         finally:
             pump.cancel()
             await asyncio.wait({pump})
 
 
-async def _pumped(outbox: Outbox, fate: Fate) -> None:
+async def _pumped(outbox: Outbox, closing: Closing) -> None:
     try:
         await outbox.pump()
     except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-        fate.end("the connection ended")
+        closing.end("the connection ended")
 
 
 def _address(settings: McpServerSettings) -> tuple[str, dict[str, str]]:
@@ -111,21 +111,21 @@ def _address(settings: McpServerSettings) -> tuple[str, dict[str, str]]:
     return urlunsplit((parts.scheme, host, parts.path, parts.query, "")), headers
 
 
-class Sieved:
+class Filtered:
     """A read stream of the SDK's, with less in it."""
 
-    def __init__(self, reading: ReadStream[Incoming], sieve: Sieve, fate: Fate) -> None:
+    def __init__(self, reading: ReadStream[Incoming], messages: MessageFilter, closing: Closing) -> None:
         self._reading = reading
-        self._sieve = sieve
-        self._fate = fate
+        self._messages = messages
+        self._fate = closing
 
     async def receive(self) -> Incoming:
         try:
             while True:
                 item = await self._reading.receive()
                 if isinstance(item, Exception):  # what the SDK could not read
-                    self._sieve.charge(0)
-                elif self._sieve.admits(item.message, _size(item)):
+                    self._messages.charge(0)
+                elif self._messages.admits(item.message, _size(item)):
                     return item
         except TooMuchError as error:
             self._fate.end(str(error))
@@ -158,11 +158,11 @@ class Sieved:
 class Bounded(httpx2.AsyncBaseTransport):
     """Sends requests to one origin, each with its time, and gives back what may be read of the answers."""
 
-    def __init__(self, inner: httpx2.AsyncBaseTransport, url: str, patience_s: float, fate: Fate) -> None:
+    def __init__(self, inner: httpx2.AsyncBaseTransport, url: str, patience_s: float, closing: Closing) -> None:
         self._inner = inner
         self._origin = _origin(httpx2.URL(url))
         self._patience_s = patience_s
-        self._fate = fate
+        self._fate = closing
         self._unasked = Bucket(UNASKED_BURST, UNASKED_PER_S)
         self._next_get = 0.0
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from bubbles.config.load import set_for_library
 
 if TYPE_CHECKING:
-    from bubbles.mcp.client.conversation import Conversation
+    from bubbles.mcp.client.session import McpSession
 
 _SILENT = ("mcp", "client", "httpx2", "httpcore2", "opentelemetry")
 """``client`` is what the SDK calls one of its loggers; httpx2 logs addresses, in which a person may have put a key."""
@@ -23,19 +23,19 @@ _importing = threading.Lock()
 _silenced = False
 
 
-async def speaking() -> type[Conversation]:
+async def speaking() -> type[McpSession]:
     """What speaks with a server. The first time takes half a second, in a thread."""
     return await asyncio.to_thread(_imported)
 
 
-def _imported() -> type[Conversation]:
+def _imported() -> type[McpSession]:
     global _silenced
     with _importing:
         if not _silenced:
             _silence()
             _silenced = True
-        module = importlib.import_module("bubbles.mcp.client.conversation")
-    found: type[Conversation] = module.Conversation
+        module = importlib.import_module("bubbles.mcp.client.session")
+    found: type[McpSession] = module.McpSession
     return found
 
 

@@ -21,12 +21,12 @@ from pydantic import ValidationError
 from bubbles.bus import Origin
 from bubbles.controller.programs import Program
 from bubbles.errors import BubblesError
-from bubbles.mcp.client.complaints import Complaints
-from bubbles.mcp.client.fate import Fate
+from bubbles.mcp.client.closing import Closing
+from bubbles.mcp.client.endpoint import Endpoint
+from bubbles.mcp.client.filter import MAX_MESSAGE_BYTES, MessageFilter, TooMuchError
 from bubbles.mcp.client.lines import Lines, TooLongError
-from bubbles.mcp.client.sieve import MAX_MESSAGE_BYTES, Sieve, TooMuchError
+from bubbles.mcp.client.stderr import StderrLog
 from bubbles.mcp.client.streams import Outbox
-from bubbles.mcp.client.way import Way
 from bubbles.mcp.client.weight import is_heavy
 from bubbles.mcp.contract import Starter, Talker
 
@@ -45,8 +45,8 @@ async def spoken_with(
     """The streams to a program that runs until the context is left. Raises ``BubblesError``."""
     with closing(ear):
         async with starter.start(program, ear.hear, origin) as talker:
-            outbox = Outbox(lambda _, text: _deliver(talker, text, ear.fate), ear.sieve, ear.fate)
-            tasks = [asyncio.create_task(outbox.pump()), asyncio.create_task(_watch(talker, ear.fate))]
+            outbox = Outbox(lambda _, text: _deliver(talker, text, ear.closing), ear.messages, ear.closing)
+            tasks = [asyncio.create_task(outbox.pump()), asyncio.create_task(_watch(talker, ear.closing))]
             try:
                 yield ear.reading, outbox
             finally:
@@ -55,17 +55,17 @@ async def spoken_with(
                 await asyncio.wait(tasks)
 
 
-def program_of(way: Way) -> Program:
-    settings = way.settings
+def program_of(endpoint: Endpoint) -> Program:
+    settings = endpoint.settings
     return Program(
-        name=way.name,
+        name=endpoint.name,
         argv=(settings.command or "", *settings.args),
         env={name: held.get_secret_value() for name, held in settings.env.items()},
         cwd=settings.cwd,
     )
 
 
-async def _deliver(talker: Talker, text: bytes, fate: Fate) -> None:
+async def _deliver(talker: Talker, text: bytes, closing: Closing) -> None:
     try:
         await talker.write(text + b"\n")
     except BubblesError as error:
@@ -74,41 +74,41 @@ async def _deliver(talker: Talker, text: bytes, fate: Fate) -> None:
                 reason = await talker.ended()  # says more
         except TimeoutError:
             reason = str(error)
-        fate.end(reason)
+        closing.end(reason)
 
 
-async def _watch(talker: Talker, fate: Fate) -> None:
-    fate.end(await talker.ended())
+async def _watch(talker: Talker, closing: Closing) -> None:
+    closing.end(await talker.ended())
 
 
 class Ear:
     """Takes in what a program says."""
 
-    def __init__(self, sieve: Sieve, fate: Fate, complaints: Complaints) -> None:
-        self.sieve = sieve
-        self.fate = fate
-        self._complaints = complaints
+    def __init__(self, messages: MessageFilter, closing: Closing, stderr: StderrLog) -> None:
+        self.messages = messages
+        self.closing = closing
+        self._stderr = stderr
         self._lines = Lines(MAX_MESSAGE_BYTES)
-        # Without a bound, but not more than was asked and than the sieve admits.
+        # Without a bound, but not more than was asked and than the filter admits.
         self._heard, self.reading = anyio.create_memory_object_stream[Incoming](math.inf)
-        fate.on_end(self._heard.close)  # the SDK then finds its stream at its end
+        closing.on_end(self._heard.close)  # the SDK then finds its stream at its end
 
     def hear(self, stream: Literal["stdout", "stderr"], data: bytes) -> None:
         """Called with each piece of output. Never raises."""
-        if self.fate.reason is not None:
+        if self.closing.reason is not None:
             return
         if stream == "stderr":
-            if not self._complaints.feed(data):
-                self.fate.end("it writes to standard error without end")
+            if not self._stderr.feed(data):
+                self.closing.end("it writes to standard error without end")
             return
         try:
             for line in self._lines.feed(data):
-                if self.fate.reason is None:
+                if self.closing.reason is None:
                     self._take(line)
         except TooLongError:
-            self.fate.end(f"it said more than {MAX_MESSAGE_BYTES >> 20} MiB without an end of line")
+            self.closing.end(f"it said more than {MAX_MESSAGE_BYTES >> 20} MiB without an end of line")
         except TooMuchError as error:
-            self.fate.end(str(error))
+            self.closing.end(str(error))
 
     def _take(self, line: bytes) -> None:
         if is_heavy(line):
@@ -116,9 +116,9 @@ class Ear:
         message = _message(line)
         if message is None:
             # Many print a greeting. It is let go, like blank lines.
-            self.sieve.charge(len(line))
-            self._complaints.odd(line)
-        elif self.sieve.admits(message, len(line)):
+            self.messages.charge(len(line))
+            self._stderr.odd(line)
+        elif self.messages.admits(message, len(line)):
             self._heard.send_nowait(SessionMessage(message))
 
     def close(self) -> None:

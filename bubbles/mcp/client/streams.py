@@ -10,8 +10,8 @@ from typing import Self
 import anyio
 from mcp.shared.message import SessionMessage
 
-from bubbles.mcp.client.fate import Fate
-from bubbles.mcp.client.sieve import Sieve
+from bubbles.mcp.client.closing import Closing
+from bubbles.mcp.client.filter import MessageFilter
 
 MAX_QUEUED_BYTES = 32 << 20
 MAX_QUEUED = 1_000
@@ -21,10 +21,12 @@ DEAF = "it does not read what it is sent"
 class Outbox:
     """A write stream of the SDK's: messages wait here for their turn, a bounded many. ``deliver`` sends one."""
 
-    def __init__(self, deliver: Callable[[SessionMessage, bytes], Awaitable[None]], sieve: Sieve, fate: Fate) -> None:
+    def __init__(
+        self, deliver: Callable[[SessionMessage, bytes], Awaitable[None]], messages: MessageFilter, closing: Closing
+    ) -> None:
         self._deliver = deliver
-        self._sieve = sieve
-        self._fate = fate
+        self._messages = messages
+        self._fate = closing
         self._waiting: asyncio.Queue[tuple[SessionMessage, bytes]] = asyncio.Queue(MAX_QUEUED)
         self._bytes = 0
 
@@ -36,7 +38,7 @@ class Outbox:
         if self._waiting.full() or self._bytes + len(text) > MAX_QUEUED_BYTES:
             self._fate.end(DEAF)
             raise anyio.BrokenResourceError
-        self._sieve.sends(item.message)
+        self._messages.sends(item.message)
         self._bytes += len(text)
         self._waiting.put_nowait((item, text))
 

@@ -19,9 +19,9 @@ from bubbles.tools.contract import Args, ToolError, ToolResult
 from bubbles.tools.files import quoted
 from bubbles.tools.web.address import MAX_ADDRESS, USUAL_PORTS, WebAddress, joined, read_address
 from bubbles.tools.web.bodies import received
-from bubbles.tools.web.keys import refuse_keys
 from bubbles.tools.web.page import Page, result_of
 from bubbles.tools.web.reach import Reach, UnknownHostError
+from bubbles.tools.web.secrets import refuse_keys
 from bubbles.tools.web.threads import Threads
 
 if TYPE_CHECKING:

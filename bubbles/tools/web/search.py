@@ -22,7 +22,7 @@ from bubbles.providers.proxies import proxy_of
 from bubbles.tools.contract import Args, ToolError, ToolResult
 from bubbles.tools.files import quoted
 from bubbles.tools.untrusted import marked
-from bubbles.tools.web.keys import refuse_keys
+from bubbles.tools.web.secrets import refuse_keys
 
 if TYPE_CHECKING:
     from bubbles.tools.web.passage import Passage

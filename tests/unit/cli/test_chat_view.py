@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -96,6 +96,22 @@ def test_why_a_call_failed_is_shown_up_to_a_limit_however_narrow_the_terminal() 
     first, second = sheet.text.splitlines()
     assert first.endswith("why end, 0.0 s")
     assert second == f"  error: {'x' * 299}…, 0.0 s"
+
+
+def test_a_terminal_gets_its_sentences_broken_between_words_and_nothing_else() -> None:
+    sheet = Sheet(columns=30)
+    at_terminal = replace(screen(sheet), folds=True)
+    at_terminal.notice("The model needs a key, and none is set at all.")
+    at_terminal.result("There is no such file in the project.", is_error=True, duration_s=0)
+    at_terminal.remark("Line one of a prompt, which is long.\nLine two.")
+    assert sheet.text.splitlines() == [
+        "The model needs a key, and",
+        "none is set at all.",
+        "  error: There is no such",
+        "  file in the project, 0.0 s",
+        "Line one of a prompt, which is long.",
+        "Line two.",
+    ]
 
 
 def test_what_was_shown_of_a_reply_that_broke_off_is_marked_b091() -> None:

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from bubbles.providers.codex_client import CodexProvider
 from bubbles.providers.contract import (
     AssistantMessage,
     Category,
@@ -27,6 +26,7 @@ from bubbles.providers.contract import (
     UserMessage,
 )
 from bubbles.providers.logins.contract import Access, LoginBusyError, LoginError
+from bubbles.providers.responses.codex import CodexProvider
 from bubbles.providers.retry import Retrying
 from tests.own_login import OwnLogin
 from tests.playback import Answer, Ending, Playback, json_answer, playing, refusal, stream

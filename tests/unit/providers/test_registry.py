@@ -23,7 +23,7 @@ KINDS = {
 PAPER = """
 import sys
 import bubbles.providers.build, bubbles.providers.select
-heavy = {"litellm", "openai", "aiohttp", "httpx", "bubbles.providers.litellm_client"} & set(sys.modules)
+heavy = {"litellm", "openai", "aiohttp", "httpx", "bubbles.providers.by_litellm.client"} & set(sys.modules)
 print(sorted(heavy))
 """
 

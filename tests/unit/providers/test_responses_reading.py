@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bubbles.providers.contract import AssistantMessage, Category, ModelReply, ProviderError, Stop, ToolCall, Usage
-from bubbles.providers.responses_reading import MAX_ITEMS, ResponsesReading
-from bubbles.providers.responses_wire import ResponsesWriter
+from bubbles.providers.responses.reading import MAX_ITEMS, ResponsesReading
+from bubbles.providers.responses.wire import ResponsesWriter
 from bubbles.providers.wire import OUTLINE
 from tests.responses_wire import Event, Output, ended
 from tests.unit.providers.test_responses_wire import kinds, sent

@@ -18,7 +18,7 @@ from bubbles.providers.contract import (
     ToolSpec,
     UserMessage,
 )
-from bubbles.providers.responses_wire import INSTRUCTIONS, MAX_ID_CHARS, ResponsesWriter
+from bubbles.providers.responses.wire import INSTRUCTIONS, MAX_ID_CHARS, ResponsesWriter
 from bubbles.providers.wire import OUTLINE, RequestWriter, encoded
 from tests.responses_wire import faults_of
 

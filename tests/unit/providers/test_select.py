@@ -14,11 +14,11 @@ from bubbles.config.load import load_settings
 from bubbles.config.schema import FileSettings, Settings
 from bubbles.errors import ConfigError
 from bubbles.providers.build import make_provider, provider_for
-from bubbles.providers.codex_client import CodexProvider
+from bubbles.providers.by_litellm.client import LitellmProvider
 from bubbles.providers.copilot_client import CopilotProvider
 from bubbles.providers.custom_client import CustomProvider
-from bubbles.providers.litellm_client import LitellmProvider
 from bubbles.providers.registry import REGISTRY, Kind, spelled
+from bubbles.providers.responses.codex import CodexProvider
 from bubbles.providers.retry import Retrying
 from bubbles.providers.select import Choice, choose, configured
 

@@ -16,7 +16,7 @@ from bubbles.providers.connection import Connection
 from bubbles.providers.contract import ModelReply, ModelRequest, TextSink, UserMessage
 from bubbles.providers.exchange import Target
 from bubbles.providers.logins.contract import Access, AccessSource
-from bubbles.providers.responses_client import ENDPOINT, ResponsesClient
+from bubbles.providers.responses.client import ENDPOINT, ResponsesClient
 from bubbles.providers.targets import target_of
 
 NAME = "openai_codex"

@@ -30,7 +30,7 @@ class TooMuchError(Exception):
     """The server has lost its right to be heard; the message says why, as a part of a sentence."""
 
 
-class Sieve:
+class MessageFilter:
     def __init__(self, on_change: Callable[[], None], clock: Callable[[], float] = time.monotonic) -> None:
         """``on_change`` is told when the server says that its tools have changed."""
         self._on_change = on_change

@@ -20,7 +20,7 @@ from bubbles.providers.contract import (
     ToolSpec,
     UserMessage,
 )
-from bubbles.providers.responses_outline import entries_of
+from bubbles.providers.responses.outline import entries_of
 from bubbles.providers.wire import (
     Body,
     ToolsWriter,

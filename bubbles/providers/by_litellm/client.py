@@ -1,6 +1,6 @@
 """The providers that go through the library litellm (PROV-04): it knows what each vendor wants and sends.
 
-Only that is left to it. Time, size, failures and the network are ours (``litellm_transport``), so are the pieces of a
+Only that is left to it. Time, size, failures and the network are ours (``transport``), so are the pieces of a
 reply (``assembly``) and asking again (``retry``). The library is imported for the first request.
 """
 
@@ -15,17 +15,17 @@ from urllib.parse import urlsplit, urlunsplit
 
 from bubbles.errors import ConfigError
 from bubbles.providers.assembly import Assembly
+from bubbles.providers.by_litellm.library import library, without_bookkeeping
+from bubbles.providers.by_litellm.wire import STAND_IN, messages_of, piece_of, tools_of
 from bubbles.providers.contract import ModelReply, ModelRequest, ProviderError, TextSink
 from bubbles.providers.exchange import WHOLE_FACTOR
 from bubbles.providers.failures import MIN_SECRET, broken, of_exception
-from bubbles.providers.litellm_library import library, without_bookkeeping
-from bubbles.providers.litellm_wire import STAND_IN, messages_of, piece_of, tools_of
 from bubbles.providers.registry import Entry, Wire
 
 if TYPE_CHECKING:
     import httpx
 
-    from bubbles.providers.litellm_transport import Passage, Route
+    from bubbles.providers.by_litellm.transport import Passage, Route
 
 UNKNOWN_CLAUDE_OUTPUT_TOKENS = 32_000
 """Anthropic demands a limit. The library knows the models' own; of one that it does not know, it would say 4,096."""
@@ -169,7 +169,7 @@ class LitellmProvider:
     @asynccontextmanager
     async def _passage(self) -> AsyncIterator[Passage]:
         await library()
-        from bubbles.providers.litellm_transport import Passage, current
+        from bubbles.providers.by_litellm.transport import Passage, current
 
         if self._pool is None:
             context = await asyncio.to_thread(ssl.create_default_context)
@@ -190,7 +190,7 @@ class LitellmProvider:
         return httpx.AsyncHTTPTransport(verify=context, limits=limits, proxy=self._proxy)
 
     def _route(self) -> Route:
-        from bubbles.providers.litellm_transport import Route
+        from bubbles.providers.by_litellm.transport import Route
 
         return Route(
             base_url=self._base_url,

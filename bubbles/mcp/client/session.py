@@ -38,12 +38,12 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from bubbles import __version__
 from bubbles.errors import BubblesError
-from bubbles.mcp.client.complaints import Complaints
-from bubbles.mcp.client.fate import Fate
+from bubbles.mcp.client.closing import Closing
+from bubbles.mcp.client.endpoint import Endpoint, GoneError, RefusedError
+from bubbles.mcp.client.filter import MessageFilter
 from bubbles.mcp.client.http import over_http, reason_of
-from bubbles.mcp.client.sieve import Sieve
+from bubbles.mcp.client.stderr import StderrLog
 from bubbles.mcp.client.stdio import Ear, program_of, spoken_with
-from bubbles.mcp.client.way import GoneError, RefusedError, Way
 
 CLOSED = (CONNECTION_CLOSED, "Connection closed")
 """What the SDK says then; servers have other uses for that number."""
@@ -54,31 +54,33 @@ MAX_CURSOR = 10_000
 """Characters of what a server calls the place of the next page."""
 
 
-class Conversation:
+class McpSession:
     """With a server that has said what it can. Any call may raise ``GoneError``."""
 
-    def __init__(self, session: ClientSession, dispatcher: JSONRPCDispatcher, fate: Fate) -> None:
+    def __init__(self, session: ClientSession, dispatcher: JSONRPCDispatcher, closing: Closing) -> None:
         self._session = session
         self._dispatcher = dispatcher
-        self.fate = fate
+        self.closing = closing
         self._numbers = itertools.count(FIRST_NUMBER)
 
     @classmethod
     @asynccontextmanager
     async def begun(
-        cls, way: Way, fate: Fate, on_change: Callable[[], None], complaints: Complaints
-    ) -> AsyncIterator[Conversation]:
+        cls, endpoint: Endpoint, closing: Closing, on_change: Callable[[], None], stderr: StderrLog
+    ) -> AsyncIterator[McpSession]:
         """It lasts until the context is left, in the task that entered it. Raises what ``explained`` explains."""
-        sieve = Sieve(on_change)
-        if way.settings.url is not None:
-            transport = over_http(way.settings, way.env, sieve, fate)
+        messages = MessageFilter(on_change)
+        if endpoint.settings.url is not None:
+            transport = over_http(endpoint.settings, endpoint.env, messages, closing)
         else:
-            transport = spoken_with(way.starter, program_of(way), way.origin, Ear(sieve, fate, complaints))
+            transport = spoken_with(
+                endpoint.starter, program_of(endpoint), endpoint.origin, Ear(messages, closing, stderr)
+            )
         async with transport as (reading, writing):
             dispatcher = JSONRPCDispatcher(reading, writing)
             async with ClientSession(dispatcher=dispatcher, client_info=US) as session:
                 await _shake_hands(session)
-                yield cls(session, dispatcher, fate)
+                yield cls(session, dispatcher, closing)
 
     @staticmethod
     def explained(error: BaseException) -> str:
@@ -138,8 +140,8 @@ class Conversation:
         try:
             return await self._dispatcher.send_raw_request(method, params, options)
         except MCPError as error:
-            if (error.code, error.message) == CLOSED or number in self.fate.unheard:
-                raise GoneError(unheard=number in self.fate.unheard) from error
+            if (error.code, error.message) == CLOSED or number in self.closing.unheard:
+                raise GoneError(unheard=number in self.closing.unheard) from error
             raise RefusedError(error.message) from error
 
 

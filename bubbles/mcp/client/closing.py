@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 
-class Fate:
+class Closing:
     """Of one connection, shared by whoever can end it. The first reason stands."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from bubbles.providers.assembly import DONE, decoded, fitting, number, taken_ids
 from bubbles.providers.contract import NO_USAGE, AssistantMessage, Message, ModelReply, Stop, ToolCall, Usage
 from bubbles.providers.failures import broken, of_error
 from bubbles.providers.pieces import TextPieces
-from bubbles.providers.responses_outline import BETWEEN, CALL, reasoning_of, text_of, vendor_of
+from bubbles.providers.responses.outline import BETWEEN, CALL, reasoning_of, text_of, vendor_of
 from bubbles.providers.toolcalls import CallsInProgress
 
 MAX_ITEMS = 1_000

@@ -90,7 +90,7 @@ def _imported() -> Any:
         logging.getLogger(name).setLevel(logging.WARNING)
     importlib.import_module("litellm.main")
     clients = importlib.import_module("litellm.llms.custom_httpx.http_handler")
-    from bubbles.providers.litellm_transport import CurrentPassage, OneClient
+    from bubbles.providers.by_litellm.transport import CurrentPassage, OneClient
 
     client = clients.AsyncHTTPHandler(transport=CurrentPassage(), follow_redirects=False)
     setattr(module, "in_memory_llm_clients_cache", OneClient(client))  # noqa: B010

@@ -22,7 +22,7 @@ BURST, PER_S = 64 << 20, 1 << 20
 _log = logging.getLogger(__name__)
 
 
-class Complaints:
+class StderrLog:
     """Of one server. ``redact`` takes its secrets out."""
 
     def __init__(self, name: str, redact: Callable[[str], str], clock: Callable[[], float] = time.monotonic) -> None:

@@ -14,11 +14,11 @@ from urllib.parse import SplitResult, urlsplit
 
 import httpx
 
+from bubbles.providers.by_litellm.wire import STAND_IN
 from bubbles.providers.contract import Category, ProviderError
 from bubbles.providers.endings import StreamWitness
 from bubbles.providers.exchange import END_WAIT_S, MAX_ERROR_BYTES, MAX_REPLY_BYTES, USAGE_WAIT_S
 from bubbles.providers.failures import broken, of_exception, of_response, scrubbed
-from bubbles.providers.litellm_wire import STAND_IN
 from bubbles.providers.registry import Wire
 from bubbles.providers.targets import USER_AGENT
 from bubbles.providers.wire import BLOCK_BYTES

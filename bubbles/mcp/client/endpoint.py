@@ -29,7 +29,7 @@ class RefusedError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
+class Endpoint:
     name: str
     settings: McpServerSettings
     starter: Starter

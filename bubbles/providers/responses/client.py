@@ -8,8 +8,8 @@ from typing import Any
 from bubbles.providers.connection import Connection
 from bubbles.providers.contract import Category, ModelReply, ModelRequest, ProviderError, TextSink
 from bubbles.providers.exchange import Target
-from bubbles.providers.responses_reading import ResponsesReading
-from bubbles.providers.responses_wire import ResponsesWriter
+from bubbles.providers.responses.reading import ResponsesReading
+from bubbles.providers.responses.wire import ResponsesWriter
 from bubbles.providers.wire import Body
 
 ENDPOINT = "/responses"

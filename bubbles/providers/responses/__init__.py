@@ -1,0 +1,1 @@
+"""Models that speak OpenAI's Responses API."""
