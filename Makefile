@@ -60,5 +60,5 @@ $(READY): pyproject.toml
 	    $$found -m venv --clear .venv; \
 	fi; \
 	echo "Setting up .venv (a minute or two the first time)" >&2; \
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'; \
+	$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[dev]'; \
 	touch $(READY)

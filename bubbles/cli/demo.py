@@ -126,7 +126,8 @@ class Stage:
         self.results.append((call.name, result))
         for line in result.text.rstrip().splitlines()[:6]:
             print(styled(f"    {visible(line)}", "dim"))
-        print(styled(f"    {duration_s * 1e3:.0f} ms", "dim"))
+        took = f"{duration_s * 1e3:.0f} ms" if duration_s < 1 else f"{duration_s:.1f} s"
+        print(styled(f"    {took}", "dim"))
 
     def notice(self, sentence: str) -> None:
         complain(sentence)

@@ -199,7 +199,7 @@ async def _begin(session: SandboxSession, program: Program, on_output: OnOutput)
 def _fate(result: ExecResult) -> str:
     if result.outcome is Outcome.EXITED:
         if result.exit_code == NOT_FOUND:
-            return "the program was not found"
+            return "the program was not found in its sandbox (tools.sandbox.toolDirs shows more there)"
         if result.exit_code == NOT_RUNNABLE:
             return "the program could not be run"
         return f"the program ended with status {result.exit_code}"

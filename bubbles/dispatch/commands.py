@@ -21,7 +21,7 @@ from bubbles.tools.spawn import told
 
 HELP = {
     "/config [KEY]": "show what holds in this session",
-    "/config KEY VALUE": "set model, provider, system_prompt or sandbox; 'default' undoes it",
+    "/config KEY VALUE": "set model, provider, sandbox, system_prompt; 'default' undoes",
     "/prompt": "print the system prompt exactly as it is sent",
     "/compact": "summarise the older part of this conversation",
     "/status": "show what is in force here",

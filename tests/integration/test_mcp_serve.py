@@ -267,6 +267,6 @@ async def test_two_roots_and_relative_paths_begin_in_the_first(bubblewrap: Groun
 
 async def test_arguments_that_are_wrong_are_explained(bubblewrap: Ground) -> None:
     async with client(bubblewrap) as agent:
-        assert "there is no background" in await refused(agent, "exec", script="ls", background=True)
+        assert "background is no argument of it" in await refused(agent, "exec", script="ls", background=True)
         assert "path is missing" in await refused(agent, "read_file")
         assert "There is no tool 'process'" in await refused(agent, "process", id="p1")
