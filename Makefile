@@ -4,7 +4,7 @@
 BIN := .venv/bin
 READY := .venv/.ready
 # Many tests wait more than they work. What must not run beside another says so: tests/turns.py.
-WORKERS := 2
+WORKERS := 3
 
 .PHONY: help demo onboard test check bench soak clean
 
