@@ -65,13 +65,14 @@ class Body:
 
     head: bytes
     messages: Sequence[bytes]
-    tail: bytes
+    tail: tuple[bytes, ...]
+    """In pieces: what stands for many tools is copied once a request, like the rest."""
 
     @property
     def size(self) -> int:
         """Bytes."""
         commas = max(len(self.messages) - 1, 0)
-        return len(self.head) + sum(map(len, self.messages)) + commas + len(self.tail)
+        return len(self.head) + sum(map(len, self.messages)) + commas + sum(map(len, self.tail))
 
     def blocks(self) -> Iterator[bytes]:
         """All of it, in blocks that may be sent one by one. Each byte is copied once, a large message not at all."""
@@ -84,7 +85,7 @@ class Body:
             if size >= BLOCK_BYTES:
                 yield b"".join(block)
                 block, size = [], 0
-        block.append(self.tail)
+        block += self.tail
         yield b"".join(block)
 
 
@@ -122,8 +123,9 @@ class RequestWriter:
         ``options``: further fields of the request.
         """
         head = self._encode({"model": request.model, **options})
-        tools = b',"tools":' + self._tools.of(request.tools) if request.tools else b""
-        return Body(head=head[:-1] + b',"messages":[', messages=list(self._sequence(request)), tail=b"]" + tools + b"}")
+        tools = (b',"tools":', self._tools.of(request.tools)) if request.tools else ()
+        messages = list(self._sequence(request))
+        return Body(head=head[:-1] + b',"messages":[', messages=messages, tail=(b"]", *tools, b"}"))
 
     def _sequence(self, request: ModelRequest) -> Iterator[bytes]:
         if request.system:

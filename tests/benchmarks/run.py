@@ -274,7 +274,7 @@ async def bench_core(table: Table, home: Path, rounds: int) -> None:
     crowd = await core.crowd(home)
     table.add(f"{core.SESSIONS} sessions, {core.TURNS} turns each, at once", crowd["turns_per_s"], "turns/s")
     table.add("… memory after the last turn less that after the first third", crowd["growth_mb"], "MB", 2)
-    added = await mcp_servers.measure(home / "mcp", max(20, rounds // 2))
+    added = await mcp_servers.measure(home / "mcp", max(20, 2 * rounds))
     turn = f"a turn of {mcp_servers.CALLS} calls, custom provider, commands on local"
     table.add(turn, added["none_ms"], "ms")
     table.add("… 5 MCP servers of 30 tools add", added["adds_percent"], "%", 5)

@@ -66,9 +66,9 @@ class ResponsesWriter:
         if request.tools:
             fields |= {"tool_choice": "auto", "parallel_tool_calls": True}
         head = self._encode({**fields, **options})
-        tools = b',"tools":' + self._tools.of(request.tools) if request.tools else b""
+        tools = (b',"tools":', self._tools.of(request.tools)) if request.tools else ()
         messages = list(in_order(request.messages, self._messages, self._written, _user))
-        return Body(head=head[:-1] + b',"input":[', messages=messages, tail=b"]" + tools + b"}")
+        return Body(head=head[:-1] + b',"input":[', messages=messages, tail=(b"]", *tools, b"}"))
 
     def forget_reasoning(self, messages: Sequence[Message]) -> bool:
         """From now on these are sent without; whether any was sent with."""
