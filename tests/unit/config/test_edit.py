@@ -354,12 +354,41 @@ def test_any_change_of_any_tree_changes_that_member_and_no_other_text(data: st.D
     old, new = before[begin : len(before) - end], after[begin : len(after) - end]
     if value is REMOVE:
         assert new == "", "removing takes out one piece and writes nothing"
-    elif old.strip() == "":
+    elif null_on_the_way(tree, names):
+        assert "{" in new, "an object stands where null stood"
+    elif not there(tree, names):
         blank = re.search(rf"\{{\s*{re.escape(old)}\s*\}}", before)
         assert old == "" or blank, "adding takes out nothing but the blank of an empty object"
     else:
-        texts = (json.dumps(value), json.dumps(value, ensure_ascii=False))
-        assert any(new in text for text in texts) or "{" in new, "a new value stands where the old one stood"
+        texts = (tight(json.dumps(value)), tight(json.dumps(value, ensure_ascii=False)))
+        assert any(tight(new) in text for text in texts), "a new value stands where the old one stood"
+
+
+def there(tree: dict[str, Any], names: list[str]) -> bool:
+    """Whether something stands under these names already."""
+    return at(tree, names) is not NOWHERE
+
+
+def null_on_the_way(tree: dict[str, Any], names: list[str]) -> bool:
+    """An object then has to come where null is."""
+    return any(at(tree, names[:end]) is None for end in range(1, len(names)))
+
+
+NOWHERE = object()
+
+
+def at(tree: dict[str, Any], names: list[str]) -> object:
+    here: Any = tree
+    for name in names:
+        if not isinstance(here, dict) or name not in here:
+            return NOWHERE
+        here = here[name]
+    return here
+
+
+def tight(text: str) -> str:
+    """As it is but for blanks: how a list is laid out is not looked at here."""
+    return "".join(text.split())
 
 
 def shared(one: str, other: str) -> int:
