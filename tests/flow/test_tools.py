@@ -115,6 +115,7 @@ LATE = {
     **{f"sleep 10{number}": "" for number in range(6)},  # B001
 }
 """Scripts that are over their time, and what they printed."""
+OVER = "[over the time limit of 0.5 s: everything it started was ended]"
 
 
 @pytest.mark.req("TOOL-02", "SBX-06")
@@ -123,7 +124,8 @@ async def test_a_time_limit_ends_all_that_was_started_and_leaves_no_dead_behind(
 
     async def late(script: str, said: str) -> None:
         text = await desk.refused("exec", script=f"{mark}; export BUBBLES_MARK; {script}", timeout_s=0.5)
-        assert text == f"{said}[over the time limit of 0.5 s: everything it started was ended]"
+        printed, ending = text[: -len(OVER)], text[-len(OVER) :]
+        assert (ending, set(printed.split())) == (OVER, set(said.split()))  # on a busy machine it may say it again
 
     async with asyncio.timeout(15):
         await asyncio.gather(*(late(script, said) for script, said in LATE.items()))
