@@ -67,6 +67,11 @@ class InboundMessage:
     task: str = ""
     """Id of a task in the background of this session that has ended: its report is in the session's state, and ``text``
     is a sentence about it for people (TOOL-05). Empty for every message that somebody wrote."""
+    ticket: str = ""
+    """By which whoever keeps it knows it again: it is settled once an ``OutboundMessage`` has it in ``settles``. Empty
+    for what nobody keeps."""
+    resumed: bool = False
+    """It was taken by an earlier process of this program, which ended before it was settled (OPS-02)."""
 
 
 class Kind(enum.StrEnum):
@@ -82,8 +87,11 @@ class Kind(enum.StrEnum):
     TASK = "task"
     """A task in the background has ended, whatever else goes on just now. Only the command line gets it: elsewhere the
     reply to it says so."""
+    WORKING = "working"
+    """A turn that a person waits for has begun; carries no text. Ends with the turn."""
     END = "end"
-    """The turn is over; carries no text. Only the command line gets it (ERR-04)."""
+    """The turn, or whatever else became of a message, is over; carries no text. The command line waits for it
+    (ERR-04); channels do not get it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,4 +100,6 @@ class OutboundMessage:
     text: str
     kind: Kind = Kind.REPLY
     failed: bool = False
-    """Of a notice: what was asked for was not done."""
+    """What was asked for was not done: of a notice, and of the end of a turn."""
+    settles: tuple[str, ...] = ()
+    """Tickets of the messages that this answers: with it, they are dealt with."""

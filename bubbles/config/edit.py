@@ -19,7 +19,8 @@ from bubbles.config.faults import MEND, explained
 from bubbles.config.fields import Names, is_field, known, shape, spellings
 from bubbles.config.jsontext import REMOVE, changed, parse
 from bubbles.config.references import References
-from bubbles.config.schema import PERSON_HOME, FileSettings
+from bubbles.config.schema import FileSettings
+from bubbles.config.values import PERSON_HOME
 from bubbles.errors import ConfigError
 
 __all__ = ["EMPTY", "REMOVE", "Change", "Checked", "change", "change_several", "check", "start_anew"]

@@ -24,7 +24,8 @@ from bubbles.config.fields import Names, Tree, is_field, is_private, known, know
 from bubbles.config.jsontext import parse
 from bubbles.config.keys import KeyringError
 from bubbles.config.references import References
-from bubbles.config.schema import PERSON_HOME, FileSettings, Settings, with_home
+from bubbles.config.schema import FileSettings, Settings
+from bubbles.config.values import PERSON_HOME, with_home
 from bubbles.errors import ConfigError
 
 PREFIX = "BUBBLES_"

@@ -10,75 +10,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ByteSize,
-    ConfigDict,
-    Field,
-    SecretStr,
-    ValidationInfo,
-    model_validator,
-)
-from pydantic.alias_generators import to_camel
+from pydantic import ByteSize, Field, SecretStr, model_validator
 from pydantic.types import PositiveFloat, PositiveInt
 
-PERSON_HOME = "person_home"
-"""Key of the validation context under which ``load`` passes what ``~`` means."""
-
-
-def with_home(path: str, person_home: str) -> str:
-    """``~`` by the home that these settings know, which need not be the process's."""
-    return person_home + path[1:] if path == "~" or path.startswith("~/") else path
-
-
-def _expanded(path: object, info: ValidationInfo) -> object:
-    return with_home(path, info.context[PERSON_HOME]) if isinstance(path, str) and info.context else path
-
-
-def _absolute(path: Path) -> Path:
-    if not path.is_absolute():
-        raise ValueError("it must be an absolute path")
-    return path
-
-
-AbsolutePath = Annotated[Path, BeforeValidator(_expanded), AfterValidator(_absolute)]
-
-
-def _empty_is_unset(value: object) -> object:
-    return None if isinstance(value, str) and not value.strip() else value
-
-
-def _sendable(secret: SecretStr) -> SecretStr:
-    """Without the line end that a key read from a file has. What cannot be a header would be in a client's error."""
-    text = secret.get_secret_value().strip()
-    if not (text.isascii() and text.isprintable()):
-        raise ValueError("it must be one line of ASCII characters, since it is sent as a header")
-    return SecretStr(text)
-
-
-HeaderValue = Annotated[SecretStr, AfterValidator(_sendable)]
-HeaderName = Annotated[str, Field(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")]
-"""RFC 9110, 5.6.2."""
-Key = Annotated[HeaderValue | None, BeforeValidator(_empty_is_unset)]
-VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-"""Of an environment variable."""
-ServerName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,29}$")]
-"""Of an MCP server: it is a part of its tools' names."""
-PositiveBytes = Annotated[ByteSize, Field(gt=0)]
-"""A number of bytes, or text such as ``"512MiB"``."""
-Text = Annotated[str, Field(min_length=1)]
-
-
-class Section(BaseModel):
-    model_config = ConfigDict(
-        alias_generator=to_camel,
-        populate_by_name=True,
-        loc_by_alias=False,
-        frozen=True,
-        hide_input_in_errors=True,  # what pydantic itself prints of a wrong value may be a key
-    )
+from bubbles.config.channels import TelegramSettings
+from bubbles.config.values import (
+    AbsolutePath,
+    HeaderName,
+    HeaderValue,
+    Key,
+    PositiveBytes,
+    Section,
+    ServerName,
+    Text,
+    Token,
+    VariableName,
+)
 
 
 class DockerSettings(Section):
@@ -297,13 +244,20 @@ class ChannelsSettings(Section):
     """Whether text that the model writes on the way reaches a channel (CORE-04)."""
     send_tool_hints: bool = False
     """Whether tools about to run are named in a channel."""
+    max_file_bytes: PositiveBytes = ByteSize(20_000_000)
+    """Of one file that comes with a message; a platform may allow less."""
+    telegram: TelegramSettings = TelegramSettings()
 
 
 class GatewaySettings(Section):
-    """Read by the gateway, which is to come."""
+    """Where the gateway tells how it is (OPS-02)."""
 
     host: Text = "127.0.0.1"
-    port: Annotated[int, Field(ge=1, le=65_535)] = 18_790
+    """Another address than one of this machine alone needs a token, and a sandbox that cannot read it."""
+    port: Annotated[int, Field(ge=0, le=65_535)] = 18_790
+    """0: nothing listens."""
+    token: Token = None
+    """What whoever asks from another machine must send, ``Authorization: Bearer …``."""
 
 
 class FileSettings(Section):

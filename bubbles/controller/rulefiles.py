@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bubbles.config.schema import Settings, with_home
+from bubbles.config.schema import Settings
+from bubbles.config.values import with_home
 from bubbles.controller.policy.contract import Layer
 from bubbles.controller.policy.rules import Notice, Parsed, Rulebook, bind, parse_rules
 from bubbles.controller.policy.rules.parse import MAX_BYTES, MAX_RULES

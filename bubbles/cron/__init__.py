@@ -1,1 +1,1 @@
-"""Jobs: messages that come by the clock. So far the contract; the service comes with the gateway."""
+"""Jobs: messages that come by the clock. ``contract`` first."""

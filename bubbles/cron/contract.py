@@ -75,17 +75,29 @@ class JobChange:
     enabled: bool | None = None
 
 
+class JobKind(enum.StrEnum):
+    JOB = "job"
+    HEARTBEAT = "heartbeat"
+    """Of people alone: no tool sees it (HB-01)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A job as it is kept."""
+    """A job as it is kept. Moments have a zone."""
 
     id: str
     draft: JobDraft
     session_key: str
     next_run: datetime | None
     """None: disabled, or over."""
+    kind: JobKind = JobKind.JOB
+    anchor: datetime | None = None
+    """From which ``every`` counts."""
     last_run: datetime | None = None
     last_outcome: str = ""
+    """``done``, ``silent``, ``failed``, ``interrupted``, ``missed``; empty: it never ran."""
+    failures: int = 0
+    """In a row."""
 
 
 class Jobs(Protocol):

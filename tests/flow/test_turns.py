@@ -15,13 +15,13 @@ import pytest
 from bubbles.app.assistant import Assistant, assistant
 from bubbles.app.workshop import workshop
 from bubbles.bus import Kind, Origin
-from bubbles.channels.fake import FakeChannel
 from bubbles.config.load import load_settings
 from bubbles.controller.approvals.broker import decided
 from bubbles.controller.approvals.contract import Answer, ApprovalCard
 from bubbles.dispatch.notices import BROKEN
 from bubbles.providers.contract import Category, ModelRequest, ProviderError, ToolMessage, UserMessage
 from bubbles.providers.scripted import ScriptedProvider, Step, calls
+from tests.direct_chat import DirectChat
 from tests.places import REAL
 
 DESK_KEY = "fake.1"
@@ -46,7 +46,7 @@ class Person:
 @dataclass(slots=True, kw_only=True)
 class Scene:
     bubbles: Assistant
-    channel: FakeChannel
+    channel: DirectChat
     provider: ScriptedProvider
     person: Person
     data_dir: Path
@@ -82,7 +82,7 @@ async def scene(
         {"PATH": "/usr/bin:/bin", "HOME": str(home), "BUBBLES_HOME": str(data_dir), **(environment or {})},
     )
     provider = script if isinstance(script, ScriptedProvider) else ScriptedProvider(script)
-    channel, person = FakeChannel(), person or Person()
+    channel, person = DirectChat(), person or Person()
     with workshop(settings) as shop:
         async with (
             assistant(

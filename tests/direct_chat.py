@@ -1,16 +1,18 @@
-"""A channel in memory, for tests of what lies behind it."""
+"""A person who talks to a dispatcher without a gateway between."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from bubbles.bus import Address, InboundMessage, Kind, OutboundMessage, Trigger
-from bubbles.channels.contract import Deliver
+
+Deliver = Callable[[InboundMessage], Awaitable[None]]
 
 
 @dataclass(slots=True, kw_only=True)
-class FakeChannel:
+class DirectChat:
     """``say`` is a person who writes; what comes back is in ``sent``, and ``heard`` waits for it."""
 
     name: str = "fake"

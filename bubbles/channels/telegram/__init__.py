@@ -1,0 +1,1 @@
+"""Telegram, by the Bot API."""
