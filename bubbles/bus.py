@@ -88,10 +88,10 @@ class Kind(enum.StrEnum):
     """A task in the background has ended, whatever else goes on just now. Only the command line gets it: elsewhere the
     reply to it says so."""
     WORKING = "working"
-    """A turn that a person waits for has begun; carries no text. Ends with the turn."""
+    """A turn has begun that a person waits for in a chat; carries no text. Its ``END`` follows."""
     END = "end"
     """The turn, or whatever else became of a message, is over; carries no text. The command line waits for it
-    (ERR-04); channels do not get it."""
+    (ERR-04); in a chat nothing is seen of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

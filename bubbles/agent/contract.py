@@ -34,10 +34,14 @@ async def _nothing() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
-    """What a turn takes in that no person wrote: the report of a task in the background (TOOL-05)."""
+    """What a turn takes in beside its message: the report of a task in the background (TOOL-05), what a person wrote
+    meanwhile, or a note about that.
+    """
 
     text: str
     author: Author = Author.PROGRAM
+    ticket: str = ""
+    """Of the message that it is, or stands for, as whoever keeps it knows it."""
     written: Callable[[], Awaitable[None]] = _nothing
     """Called once it is in the history: from then on it is delivered."""
 
@@ -47,7 +51,7 @@ class TurnOutcome:
     end: TurnEnd
     text: str
     """The final reply; or, for LIMIT, the explanation of what was done and what is left (CORE-02). Empty if the turn
-    was silent, stopped or failed."""
+    was silent (TOOL-10), stopped or failed."""
     turn: str
     """Its id in the history."""
     usage: Usage = NO_USAGE

@@ -79,10 +79,12 @@ class AgentLoop:
         observer: TurnObserver,
         pending: Pending = list,
         before: Sequence[Arrival] = (),
+        ticket: str = "",
     ) -> TurnOutcome:
         """Raises what is neither a provider's failure nor a limit, with the history settled.
 
-        What came ``before`` the message is written first; with it, there may be no message.
+        What came ``before`` the message is written first; with it, there may be no message. The ``ticket`` is that of
+        the message.
 
         Cancelled, it settles the history, and the cancellation goes on. Messages that wait when the final reply comes
         stay with ``pending``: they begin the next turn.
@@ -90,7 +92,7 @@ class AgentLoop:
         turn = Turn(history=history, origin=origin, observer=observer, model=self._model.name)
         end, text, error = TurnEnd.FAILED, "", None
         try:
-            await turn.begin(message, author, before)
+            await turn.begin(message, author, before, ticket)
             end, text = await self._steps(turn, self._asking(turn, prompt), pending)
         except ProviderError as failure:
             error = failure
@@ -148,7 +150,10 @@ class AgentLoop:
                 return TurnEnd.DONE, found.message.text
             else:
                 stumbled = False
-            if not await self._calls(turn, found, repeats, pending, begun=begun):
+            going_on = await self._calls(turn, found, repeats, pending, begun=begun)
+            if turn.silent:
+                return TurnEnd.DONE, ""
+            if not going_on:
                 return TurnEnd.LIMIT, await self._explained(turn, asking, ROUND)
         why = f"the limit of {self._limits.iterations} steps in one turn is reached"
         return TurnEnd.LIMIT, await self._explained(turn, asking, why)
@@ -159,6 +164,9 @@ class AgentLoop:
         ``begun``: the first one has begun.
         """
         for number, call in enumerate(tuple(turn.history.open_calls)):
+            if turn.silent:
+                await turn.answer_open(TURN_ENDS)
+                return True
             if begun and number == 0:
                 await self._run(turn, call, repeats)
                 continue
@@ -188,6 +196,7 @@ class AgentLoop:
         duration_s = time.monotonic() - began
         result = finished.result
         turn.calls += 1
+        turn.silent = result.silent
         turn.last_tools.append(call.name)
         repeats.ran(call, result, finished.full_text)
         told = ToolMessage(

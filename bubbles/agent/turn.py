@@ -43,14 +43,18 @@ class Turn:
     last_tools: deque[str] = field(default_factory=lambda: deque(maxlen=5), init=False)
     running: str | None = field(default=None, init=False)
     """Id of the call that has begun and has no result yet."""
+    silent: bool = field(default=False, init=False)
+    """It ends without a word, and nothing of it is seen again (TOOL-10)."""
 
-    async def begin(self, message: UserMessage | None, author: Author, before: Sequence[Arrival] = ()) -> None:
+    async def begin(
+        self, message: UserMessage | None, author: Author, before: Sequence[Arrival] = (), ticket: str = ""
+    ) -> None:
         units = self.history.units
         self.since = units[-1].seq + 1 if units else 0
         for arrival in before:
             await completed(self._hear(arrival))
         if message is not None:
-            await self.history.add_user(message, author=author, origin=self.origin, turn=self.id)
+            await self.history.add_user(message, author=author, origin=self.origin, turn=self.id, ticket=ticket)
         if begun := self.history.units[len(units) :]:
             self.since = begun[0].seq
 
@@ -97,7 +101,7 @@ class Turn:
     ) -> None:
         if after is not None:
             await after
-        notes = all(isinstance(message, Arrival) for message in messages)
+        notes = all(isinstance(message, Arrival) and message.author is not Author.PERSON for message in messages)
         await self.answer_open(NEW_NOTE if notes else NEW_MESSAGE)
         for message in messages:
             if isinstance(message, Arrival):
@@ -107,7 +111,9 @@ class Turn:
 
     async def _hear(self, arrival: Arrival) -> None:
         message = UserMessage(text=arrival.text)
-        await self.history.add_user(message, author=arrival.author, origin=self.origin, turn=self.id)
+        await self.history.add_user(
+            message, author=arrival.author, origin=self.origin, turn=self.id, ticket=arrival.ticket
+        )
         await arrival.written()
 
     async def close(self, end: TurnEnd) -> None:
@@ -121,4 +127,4 @@ class Turn:
         for call in tuple(self.history.open_calls):
             unknown = STOPPED if end is TurnEnd.STOPPED else FAILED
             await self.answer(call, unknown if call.id == self.running else NOT_RUN.get(end, NOT_RUN[TurnEnd.FAILED]))
-        await self.history.end_turn(end, turn=self.id)
+        await self.history.end_turn(end, turn=self.id, discard=self.silent)

@@ -14,6 +14,8 @@ from bubbles.tools.services import TaskInfo
 
 Send = Callable[[OutboundMessage], Awaitable[None]]
 """To the channel of the message's address."""
+Begun = Callable[[str], Awaitable[None]]
+"""Told of the ticket of a message when its turn begins: whoever keeps it counts how often that was tried."""
 Pending = Callable[[], list[InboundMessage]]
 """Takes what came to the session since the turn began and belongs to it (CORE-06)."""
 

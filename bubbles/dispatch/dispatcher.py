@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -17,6 +17,7 @@ from bubbles.bus import Address, InboundMessage, Kind, Origin, OutboundMessage, 
 from bubbles.controller.places import SandboxError
 from bubbles.dispatch.contract import (
     Answers,
+    Begun,
     CommandError,
     Commands,
     NoTasks,
@@ -28,7 +29,7 @@ from bubbles.dispatch.contract import (
     Turns,
 )
 from bubbles.dispatch.notices import CLI, Notices, going_on, of_failure, of_provider
-from bubbles.dispatch.observers import ChannelObserver
+from bubbles.dispatch.observers import ChannelObserver, Unwatched
 from bubbles.dispatch.slots import Slots
 from bubbles.errors import BubblesError
 from bubbles.sessions.contract import TurnEnd
@@ -51,6 +52,10 @@ ObserverFor = Callable[[Address], TurnObserver | None]
 """A way of its own to show a turn, such as a terminal's; None is the way of all channels."""
 
 
+async def _unkept(_ticket: str) -> None:
+    return
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wiring:
     """Whom the dispatcher works with."""
@@ -62,6 +67,7 @@ class Wiring:
     send: Send
     observer_for: ObserverFor = lambda _: None
     policy: Policy = field(default_factory=Policy)
+    begun: Begun = _unkept
     tasks: RunningTasks = field(default_factory=NoTasks)
 
 
@@ -70,7 +76,9 @@ class _Worker:
     """One session's turns, one after the other."""
 
     waiting: deque[tuple[InboundMessage, Origin]] = field(default_factory=deque)
-    turn: asyncio.Task[None] | None = None
+    turn: asyncio.Task[bool] | None = None
+    tickets: list[str] = field(default_factory=list)
+    """Of the messages that the running turn has taken."""
     stopped: bool = False
     """The first message that waits was stopped before its turn began."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
@@ -87,6 +95,7 @@ class Dispatcher:
         self._outbox: asyncio.Queue[OutboundMessage] = asyncio.Queue(MAX_OUTBOX)
         self._tasks = asyncio.TaskGroup()
         self._sender: asyncio.Task[None] | None = None
+        self._leaving = False
 
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
@@ -96,6 +105,7 @@ class Dispatcher:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._leaving = True
         for worker in self._workers.values():
             worker.waiting.clear()
             if worker.turn is not None:
@@ -125,23 +135,27 @@ class Dispatcher:
         if message.task:
             await self._report(message, origin)
             return
+        settles = _tickets(message)
         heard = self._wiring.answers.answer(message.text, origin=origin, reply_to=message.reply_to)
         if heard is not None:
-            await self._say(origin, Kind.NOTICE, heard.say)
+            await self._say(origin, Kind.NOTICE, heard.say, settles=settles)
             if origin.session_key not in self._workers:
                 await self._end(origin)  # there is no turn whose end would be told
             return
         text = message.text.strip()
         if text.split(maxsplit=1)[:1] == [STOP] and origin.trigger is Trigger.USER:
             said, failed = await self._stopped(text.removeprefix(STOP).strip(), origin.session_key)
-            await self._say(origin, Kind.NOTICE, said, failed=failed)
+            await self._say(origin, Kind.NOTICE, said, failed=failed, settles=settles)
             if origin.session_key not in self._workers:
                 await self._end(origin)  # else that of the turn follows
         elif self._is_command(message) and not self._wiring.commands.waits(text):
-            await self._command(text, origin)
+            await self._command(text, origin, settles)
             await self._end(origin)
-        elif not self._take(message, origin) and origin.trigger is Trigger.USER:
-            await self._say(origin, Kind.NOTICE, FULL)
+        elif not self._take(message, origin):
+            if origin.trigger is Trigger.USER:
+                await self._say(origin, Kind.NOTICE, FULL, settles=settles)
+            else:
+                await self._end(origin, settles, failed=True)
 
     def stop(self, session_key: str) -> bool:
         """End the session's running turn; whether there was one. What waits behind it goes on."""
@@ -206,6 +220,8 @@ class Dispatcher:
         try:
             while worker.waiting:
                 message, origin = worker.waiting.popleft()
+                worker.tickets = list(_tickets(message))
+                done = False
                 if worker.stopped:
                     worker.stopped = False
                 elif message.task and not self._wiring.tasks.due(origin.session_key, message.task):
@@ -213,23 +229,28 @@ class Dispatcher:
                 else:
                     worker.turn = self._tasks.create_task(self._handle(message, origin, worker))
                     await asyncio.wait({worker.turn})
-                await self._end(origin)
+                    if worker.turn.cancelled() and self._leaving:
+                        worker.tickets.clear()  # they are taken up again by the next start
+                    done = not worker.turn.cancelled() and worker.turn.result()
+                await self._end(origin, worker.tickets, failed=not done)
         finally:
             del self._workers[key]
             worker.ended.set()
 
-    async def _handle(self, message: InboundMessage, origin: Origin, worker: _Worker) -> None:
+    async def _handle(self, message: InboundMessage, origin: Origin, worker: _Worker) -> bool:
+        """Whether it was done."""
         if self._is_command(message):
-            await self._command(message.text.strip(), origin)
-        else:
-            await self._turn(message, origin, worker)
+            return await self._command(message.text.strip(), origin, tuple(worker.tickets))
+        return await self._turn(message, origin, worker)
 
-    async def _turn(self, message: InboundMessage, origin: Origin, worker: _Worker) -> None:
-        observer = self._wiring.observer_for(origin.address) or ChannelObserver(
-            origin.address, self._wiring.policy, self._offer
-        )
+    async def _turn(self, message: InboundMessage, origin: Origin, worker: _Worker) -> bool:
+        observer = self._observer(origin)
         try:
+            if message.ticket and origin.trigger.by_person:
+                self._offer(OutboundMessage(address=origin.address, text="", kind=Kind.WORKING))
             async with self._slots.held(origin.session_key):
+                if message.ticket:
+                    await self._wiring.begun(message.ticket)
                 outcome = await self._wiring.turns.run(
                     message, origin, observer, _pending(worker, self._wiring.commands, origin)
                 )
@@ -240,20 +261,32 @@ class Dispatcher:
                 _log.exception("a turn of session %s failed", origin.session_key)
             _end_of(observer, error)
             if self._notices.wanted(origin):
-                await self._say(origin, Kind.NOTICE, of_failure(error, origin))
-            return
+                await self._say(origin, Kind.NOTICE, of_failure(error, origin), settles=tuple(worker.tickets))
+            return False
         if outcome is not None:
             _end_of(observer, outcome)
-            await self._tell(outcome, origin)
+            await self._tell(outcome, origin, tuple(worker.tickets))
+        return outcome is None or outcome.error is None
 
-    async def _tell(self, outcome: TurnOutcome, origin: Origin) -> None:
+    def _observer(self, origin: Origin) -> TurnObserver:
+        """Of what nobody waits for, nothing is seen until it is done (ERR-02)."""
+        own = self._wiring.observer_for(origin.address)
+        if own is not None:
+            return own
+        if not origin.trigger.by_person:
+            return Unwatched()
+        return ChannelObserver(origin.address, self._wiring.policy, self._offer)
+
+    async def _tell(self, outcome: TurnOutcome, origin: Origin, settles: tuple[str, ...]) -> None:
         if outcome.error is not None:
             if self._notices.wanted(origin):
-                await self._say(origin, Kind.NOTICE, of_provider(outcome.error, origin))
+                await self._say(origin, Kind.NOTICE, of_provider(outcome.error, origin), settles=settles)
         elif outcome.text:
-            await self._say(origin, Kind.NOTICE if outcome.end is TurnEnd.LIMIT else Kind.REPLY, outcome.text)
+            kind = Kind.NOTICE if outcome.end is TurnEnd.LIMIT else Kind.REPLY
+            await self._say(origin, kind, outcome.text, settles=settles)
 
-    async def _command(self, text: str, origin: Origin) -> None:
+    async def _command(self, text: str, origin: Origin, settles: tuple[str, ...]) -> bool:
+        """Whether it was done."""
         failed = True
         try:
             said = await self._wiring.commands.run(text, origin)
@@ -265,14 +298,20 @@ class Dispatcher:
         except Exception as error:  # noqa: BLE001 - an edge, as in _turn
             _log.exception("%s of session %s failed", text.split(maxsplit=1)[0], origin.session_key)
             said = of_failure(error, origin)
-        await self._say(origin, Kind.NOTICE, said, failed=failed)
+        await self._say(origin, Kind.NOTICE, said, failed=failed, settles=settles)
+        return not failed
 
-    async def _end(self, origin: Origin) -> None:
-        if origin.address.channel == CLI:
-            await self._say(origin, Kind.END, "")
+    async def _end(self, origin: Origin, settles: Sequence[str] = (), *, failed: bool = False) -> None:
+        """Said at a terminal, and of what somebody keeps."""
+        if origin.address.channel == CLI or settles:
+            await self._say(origin, Kind.END, "", failed=failed, settles=tuple(settles))
 
-    async def _say(self, origin: Origin, kind: Kind, text: str, *, failed: bool = False) -> None:
-        await self._outbox.put(OutboundMessage(address=origin.address, text=text, kind=kind, failed=failed))
+    async def _say(
+        self, origin: Origin, kind: Kind, text: str, *, failed: bool = False, settles: tuple[str, ...] = ()
+    ) -> None:
+        await self._outbox.put(
+            OutboundMessage(address=origin.address, text=text, kind=kind, failed=failed, settles=settles)
+        )
 
     def _offer(self, message: OutboundMessage) -> None:
         """What is only of use while a turn runs is dropped when nobody keeps up."""
@@ -288,6 +327,10 @@ class Dispatcher:
                 _log.warning("a message to %s was not sent", message.address.channel, exc_info=error)
             finally:
                 self._outbox.task_done()
+
+
+def _tickets(message: InboundMessage) -> tuple[str, ...]:
+    return (message.ticket,) if message.ticket else ()
 
 
 def _end_of(observer: TurnObserver, came: TurnOutcome | Exception) -> None:
@@ -308,6 +351,7 @@ def _pending(worker: _Worker, commands: Commands, origin: Origin) -> Pending:
             if whose.address != origin.address or not _together(message, origin):
                 break
             taken.append(worker.waiting.popleft()[0])
+            worker.tickets += _tickets(message)
         return taken
 
     return take

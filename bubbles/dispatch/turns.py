@@ -22,12 +22,19 @@ from bubbles.controller.controller import Controller
 from bubbles.dispatch.contract import Pending
 from bubbles.providers.contract import Provider, UserMessage
 from bubbles.providers.select import Choice
-from bubbles.sessions.contract import Author, Folders, History
+from bubbles.sessions.contract import Author, Folders, History, TurnEnd
 from bubbles.sessions.session import Session, Sessions
 from bubbles.tools.contract import PlaceOf
 from bubbles.tools.registry import Toolbox
 
 CONFIG = "config.json"
+MAX_REMINDER = 200
+"""Characters."""
+TAKEN_UP = (
+    "[Note of the program, not of the person: the program ended while you worked on the message above that begins "
+    "with: {shown} Go on with it now and answer it. Look first at what is there: what has an unknown end must not "
+    "simply be done again.]"
+)
 MAX_LOOPS = 32
 """Models that are remembered with what was learned of their way of counting."""
 
@@ -109,9 +116,14 @@ class TurnRunner:
         session = await self.parts.sessions.open(origin.session_key)
         async with session.turn() as history:
             _tell(session, observer)
+            if (answered := _answered(message, history)) is not None:
+                return answered
             before = await self._before(message, origin, history)
             if message.task and not before:
                 return None
+            again = _taken_up(message, history)
+            if again is not None:
+                before += [again, *self._pending(pending, origin, history)()]
             setup = await self.setup(session, origin, observer)
             self.parts.places.settle(session.key, setup.place, setup.choice)
             # The model thinks first: the sandbox is there when the first call comes (SBX-12).
@@ -120,13 +132,14 @@ class TurnRunner:
             )
             return await self._loop(setup.choice).run(
                 history,
-                None if message.task else UserMessage(text=message.text),
+                None if message.task or again else UserMessage(text=message.text),
                 author=Author.PERSON if origin.trigger is Trigger.USER else Author.JOB,
                 origin=origin,
                 prompt=setup.prompt,
                 observer=observer,
-                pending=self._pending(pending, origin),
+                pending=self._pending(pending, origin, history),
                 before=before,
+                ticket=message.ticket,
             )
 
     async def assignment(self, origin: Origin) -> Assignment:
@@ -147,15 +160,16 @@ class TurnRunner:
         due = await self.parts.tasks.opening(message, origin, history)
         return [self.parts.tasks.arrival(origin.session_key, record, author) for record in due]
 
-    def _pending(self, pending: Pending, origin: Origin) -> Callable[[], list[UserMessage | Arrival]]:
+    def _pending(self, pending: Pending, origin: Origin, history: History) -> Callable[[], list[Arrival]]:
         tasks, key = self.parts.tasks, origin.session_key
 
-        def take() -> list[UserMessage | Arrival]:
-            taken: list[UserMessage | Arrival] = []
+        def take() -> list[Arrival]:
+            taken: list[Arrival] = []
             for message in pending():
                 if not message.task:
                     tasks.spoken(key)
-                    taken.append(UserMessage(text=message.text))
+                    new = Arrival(text=message.text, author=Author.PERSON, ticket=message.ticket)
+                    taken.append(_taken_up(message, history) or new)
                 elif (record := tasks.arrived(message, origin)) is not None:
                     taken.append(tasks.arrival(key, record, Author.PROGRAM))
             return taken
@@ -211,6 +225,23 @@ class TurnRunner:
             reserve_tokens=defaults.compaction_reserve_tokens,
             iterations=defaults.max_tool_iterations,
         )
+
+
+def _answered(message: InboundMessage, history: History) -> TurnOutcome | None:
+    """What an earlier process of this program came to and could not hand on: it is not done twice (OPS-02)."""
+    heard = history.heard(message.ticket) if message.resumed else None
+    if heard is None or heard.end not in (TurnEnd.DONE, TurnEnd.LIMIT) or not heard.reply:
+        return None
+    return TurnOutcome(end=heard.end, text=heard.reply, turn=heard.turn)
+
+
+def _taken_up(message: InboundMessage, history: History) -> Arrival | None:
+    """A note in place of a message that the model has had: its turn was cut off, and goes on."""
+    if not message.resumed or history.heard(message.ticket) is None:
+        return None
+    words = " ".join(message.text.split())
+    shown = words if len(words) <= MAX_REMINDER else f"{words[:MAX_REMINDER]}…"
+    return Arrival(text=TAKEN_UP.format(shown=shown), ticket=message.ticket)
 
 
 def _tell(session: Session, observer: TurnObserver) -> None:

@@ -84,6 +84,7 @@ def _fields(content: Content, blob_of: Callable[[Image], str]) -> Fields:
                 "kind": "user",
                 "author": str(content.author),
                 **_origin(content.origin),
+                **({"ticket": content.ticket} if content.ticket else {}),
                 "text": content.message.text,
                 **_images(content.message, blob_of),
             }
@@ -163,7 +164,8 @@ def _vendor(fields: Mapping[str, Any]) -> Fields:
 
 def _read_user(fields: Fields, blob: Blob) -> Said:
     text, images = _pictures(fields, blob)
-    return Said(message=UserMessage(text=text, images=images), author=Author(_text(fields, "author")))
+    ticket = _text(fields, "ticket") if "ticket" in fields else ""
+    return Said(message=UserMessage(text=text, images=images), author=Author(_text(fields, "author")), ticket=ticket)
 
 
 def _read_reply(fields: Fields, _: Blob) -> Replied:

@@ -83,6 +83,17 @@ class Unit:
     """Of a user's message; None for a reply."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heard:
+    """A message that is in the history, and what became of the turn that it belongs to."""
+
+    turn: str
+    end: TurnEnd | None = None
+    """None: it goes on."""
+    reply: str = ""
+    """The last words of the turn, if it has ended."""
+
+
 class History(Protocol):
     """One session's history, open for writing: between ``Session.turn``'s enter and exit. One writer at a time.
 
@@ -115,7 +126,13 @@ class History(Protocol):
         """Calls of the last reply that have no result yet, in order."""
         ...
 
-    async def add_user(self, message: UserMessage, *, author: Author, origin: Origin, turn: str) -> None: ...
+    def heard(self, ticket: str) -> Heard | None:
+        """What became of the message of this ticket; None if it is not here, or longer ago than is remembered."""
+        ...
+
+    async def add_user(
+        self, message: UserMessage, *, author: Author, origin: Origin, turn: str, ticket: str = ""
+    ) -> None: ...
 
     async def add_reply(
         self, message: AssistantMessage, *, usage: Usage, model: str, turn: str, begin: bool = False

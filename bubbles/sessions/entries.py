@@ -28,6 +28,8 @@ class Said:
     author: Author
     origin: Origin | None = None
     """None in what was read back: nobody asks for it there."""
+    ticket: str = ""
+    """By which whoever keeps the message knows it (OPS-02)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from bubbles.bus import Origin
 from bubbles.providers.contract import AssistantMessage, Message, ToolCall, ToolMessage, Usage, UserMessage
 from bubbles.sessions import wellformed
-from bubbles.sessions.contract import Author, SessionError, TurnEnd, Unit
+from bubbles.sessions.contract import Author, Heard, SessionError, TurnEnd, Unit
 from bubbles.sessions.entries import Began, Compacted, Content, Ended, Entry, Replied, Resulted, Said
 from bubbles.sessions.transcript import Transcript
 
@@ -63,9 +63,14 @@ class WrittenHistory:
         """Their ids are unique; where a vendor used one again, they differ from those in the reply."""
         return self._transcript.open_calls
 
-    async def add_user(self, message: UserMessage, *, author: Author, origin: Origin, turn: str) -> None:
+    def heard(self, ticket: str) -> Heard | None:
+        return self._transcript.heard.get(ticket)
+
+    async def add_user(
+        self, message: UserMessage, *, author: Author, origin: Origin, turn: str, ticket: str = ""
+    ) -> None:
         """Text over 8 Mi characters is shortened in the middle."""
-        said = Said(message=wellformed.message(message), author=author, origin=origin)
+        said = Said(message=wellformed.message(message), author=author, origin=origin, ticket=ticket)
         await self._append(turn, lambda: (said,))
 
     async def add_reply(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from bubbles.providers.contract import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
 from bubbles.sessions import tokens
-from bubbles.sessions.contract import Author, Unit
+from bubbles.sessions.contract import Author, Heard, Unit
 from bubbles.sessions.entries import Began, Compacted, Ended, Entry, Replied, Resulted, Said
 
 _SUMMARY = (
@@ -20,6 +20,8 @@ _SUMMARY = (
     "holds no instruction that is to be carried out again: what was asked for in it was dealt with when it was asked, "
     "unless it says otherwise at its end. The messages after it are the ones to answer.]\n\n{}\n\n[End of the summary.]"
 )
+MAX_HEARD = 500
+"""Messages with a ticket that are remembered: those that are not dealt with are among the newest."""
 _POSING = re.compile(r"\[(?=\W*end\W+of\W+the\W+summary)", re.IGNORECASE)
 """Text in a summary that would end it before its end: what follows would read like a message of the person."""
 
@@ -101,6 +103,8 @@ class Transcript:
         self.tokens = 0
         self.turn: str | None = None
         """The turn that has begun and not ended."""
+        self.heard: dict[str, Heard] = {}
+        """By ticket. The newest; those before a compaction too, as long as this is in memory."""
         self._pieces: list[_Piece] = []
         self._replies: dict[int, _Piece] = {}
         self._open: dict[int, _Piece] = {}
@@ -185,6 +189,7 @@ class Transcript:
         match content:
             case Said():
                 self._begin(_Piece(entry, content.message, content.author))
+                self._hear(content.ticket, entry.turn)
             case Replied():
                 unique = self.unique(content.message)
                 self._begin(_Piece(entry, unique, given=content.message.tool_calls))
@@ -249,11 +254,27 @@ class Transcript:
         self._head = (UserMessage(text=_SUMMARY.format(_POSING.sub("(", content.summary))),)
         self._rebuild(piece for piece in self._pieces if piece.seq >= self.kept_from)
 
+    def _hear(self, ticket: str, turn: str) -> None:
+        if ticket:
+            self.heard.pop(ticket, None)
+            self.heard[ticket] = Heard(turn=turn)
+            if len(self.heard) > MAX_HEARD:
+                del self.heard[next(iter(self.heard))]
+
     def _end(self, turn: str, content: Ended) -> None:
         if self.turn == turn:
             self.turn = None
+        for ticket, heard in self.heard.items():
+            if heard.turn == turn and heard.end is None:
+                self.heard[ticket] = replace(heard, end=content.end, reply=self._last_words(turn))
         if content.discard:
             self._rebuild(piece for piece in self._pieces if piece.turn != turn)
+
+    def _last_words(self, turn: str) -> str:
+        last = self._pieces[-1] if self._pieces else None
+        if last is None or last.turn != turn or not isinstance(last.first, AssistantMessage):
+            return ""
+        return "" if last.first.tool_calls else last.first.text
 
     def _rebuild(self, pieces: Iterable[_Piece]) -> None:
         self._pieces = list(pieces)

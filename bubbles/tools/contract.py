@@ -38,6 +38,8 @@ class ToolResult:
     """All of it; the registry cuts what is over the cap (CORE-07)."""
     is_error: bool = False
     images: tuple[Image, ...] = ()
+    silent: bool = False
+    """The turn ends here without a word, and the model sees nothing of it again (TOOL-10)."""
 
 
 A = TypeVar("A", bound=Args)

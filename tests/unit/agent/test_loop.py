@@ -151,9 +151,11 @@ async def test_a_message_is_not_lost_when_the_turn_is_stopped_while_it_is_taken_
     began = asyncio.Event()
 
     class SlowDisk(MemoryHistory):
-        async def add_user(self, message: UserMessage, *, author: Author, origin: Origin, turn: str) -> None:
+        async def add_user(
+            self, message: UserMessage, *, author: Author, origin: Origin, turn: str, ticket: str = ""
+        ) -> None:
             await self.writes(message)
-            await super().add_user(message, author=author, origin=origin, turn=turn)
+            await super().add_user(message, author=author, origin=origin, turn=turn, ticket=ticket)
 
         async def add_reply(
             self, message: AssistantMessage, *, usage: Usage, model: str, turn: str, begin: bool = False
