@@ -9,6 +9,10 @@ import enum
 from dataclasses import dataclass
 
 
+CLI = "cli"
+"""The channel of the terminal: no chat, and nobody can write to it from elsewhere."""
+
+
 class Trigger(enum.StrEnum):
     """What began a turn."""
 

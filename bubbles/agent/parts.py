@@ -9,12 +9,13 @@ from dataclasses import replace
 from datetime import UTC, date, datetime
 
 from bubbles.agent.prompt import MOST_SKILLS, PromptParts, Skill
-from bubbles.bus import Origin
+from bubbles.bus import CLI, Origin, Trigger
 from bubbles.config.schema import SessionSettings, Settings
 from bubbles.controller.contract import Workplace
 from bubbles.sessions import beneath
 from bubbles.sessions.contract import Folders, SessionError
 
+HEARTBEATS = "HEARTBEATS.md"
 MAX_FILE_BYTES = 1 << 20
 MAX_SKILL_BYTES = 256 << 10
 MAX_HEAD_LINES = 60
@@ -27,7 +28,14 @@ HELD = {
     "CREDENTIALS": "HOME is the session's own",
 }
 """What a place's flags mean for the one who works there."""
-
+NO_GROUPS = (CLI, "cron")
+"""Channels that are none: the terminal, and the history alone of a job that writes to no chat."""
+MENTIONS = "in a group, <@id> in your reply mentions the member with that id; find_person gives ids by name"
+ALONE = (
+    "{begun}, nobody wrote to you: nobody waits, nobody can be asked, and what would need a yes is declined. "
+    "Do what you can without, say at the end what is left, and call stay_silent if there is nothing to say"
+)
+BEGUN = {Trigger.CRON: "begun by a job", Trigger.HEARTBEAT: "begun by the heartbeat"}
 
 Mask = Callable[[str], str]
 
@@ -40,14 +48,17 @@ async def read_parts(
     place: Workplace,
     origin: Origin,
     mask: Mask = str,
+    heartbeat: str = "",
 ) -> PromptParts:
     """Never fails for what a file is: what cannot be read is said in its place.
 
-    ``mask`` takes the owner's keys out (SEC-03): in a place that holds nothing, a command can put one into a file here.
+    ``heartbeat``: how often the session has one, such as ``30m``; empty if it is off. ``mask`` takes the owner's keys
+    out (SEC-03): in a place that holds nothing, a command can put one into a file here.
     """
     today = datetime.now(UTC).astimezone().date()
-    facts = facts_of(folders, place, origin, today)
-    parts = await asyncio.to_thread(_read_parts, folders, settings, own, facts, mask)
+    beats = origin.trigger is Trigger.HEARTBEAT
+    parts = await asyncio.to_thread(_read_parts, folders, settings, own, mask, beats=beats)
+    parts = replace(parts, facts=facts_of(folders, place, origin, today), heartbeat=heartbeat)
     if str(place.spec.cwd) == str(folders.desk):
         return parts
     # In a project a relative path means another directory.
@@ -55,9 +66,8 @@ async def read_parts(
     return replace(parts, skills=skills)
 
 
-def _read_parts(
-    folders: Folders, settings: Settings, own: SessionSettings, facts: tuple[tuple[str, str], ...], mask: Mask
-) -> PromptParts:
+def _read_parts(folders: Folders, settings: Settings, own: SessionSettings, mask: Mask, *, beats: bool) -> PromptParts:
+    """``beats``: the heartbeat's own file too (HB-02)."""
     defaults = settings.agents.defaults
     return PromptParts(
         system_prompts=tuple(mask(text) for text in (defaults.system_prompt, own.system_prompt) if text),
@@ -65,7 +75,7 @@ def _read_parts(
         memory=mask(_text(folders, "MEMORY.md")),
         window_tokens=defaults.memory_window_tokens,
         skills=tuple(_skills(folders, mask)),
-        facts=facts,
+        duties=mask(_text(folders, HEARTBEATS)) if beats else None,
     )
 
 
@@ -76,6 +86,7 @@ def facts_of(folders: Folders, place: Workplace, origin: Origin, today: date) ->
         ("Session", origin.session_key),
         ("Channel", origin.address.channel),
         ("Chat", origin.address.chat_id),
+        *((("Mentions", MENTIONS),) if origin.address.channel not in NO_GROUPS else ()),
         *(
             ("Root", f"{root.path} ({root.label}, {'can be written' if root.writable else 'read-only'})")
             for root in place.spec.roots
@@ -85,6 +96,7 @@ def facts_of(folders: Folders, place: Workplace, origin: Origin, today: date) ->
         ("Sandbox", f"{place.backend}: {held or 'nothing is held, commands run as on the machine itself'}"),
         ("Network", place.network),
         ("Date", f"{today:%A, %Y-%m-%d}"),
+        *((("This turn", ALONE.format(begun=begun)),) if (begun := BEGUN.get(origin.trigger)) else ()),
     )
 
 

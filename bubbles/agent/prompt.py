@@ -52,6 +52,16 @@ to you below. Write into MEMORY.md what will still matter in other conversations
 true. Scratch goes into data/, where files that nobody touches are removed after three days.
 - Old messages are summarised when the conversation gets long. A summary is a record, not a task."""
 
+HEARTBEAT_OFF = "Heartbeat: off. The person can turn it on in this conversation by /heartbeat 30m."
+HEARTBEAT_ON = """\
+Heartbeat: on, every {interval}. That often a turn begins that nobody wrote. HEARTBEATS.md of your desk says what to \
+look after, and is shown to you then: do what of it is due, and nothing else. Speak up only for what is new and worth \
+disturbing the person for, in a few lines; otherwise call stay_silent. Keep HEARTBEATS.md true: put in what the person \
+asks you to keep an eye on, with what you have already told, and take out what is over. Only the person turns the \
+heartbeat off or changes how often it is, by /heartbeat."""
+NOTHING_TO_DO = "(There is nothing in it.)"
+MAX_INTERVAL = 40
+
 _GAP = r"(?:[^\w<>]|[\u115f\u1160\u3164\uffa0])*"
 """Blanks, signs, and whatever does not show: a model may well read over it."""
 _FENCE = re.compile(rf"<(?={_GAP}{_GAP.join('part')}(?![a-z0-9_]))", re.IGNORECASE)
@@ -78,11 +88,17 @@ class PromptParts:
     facts: tuple[tuple[str, str], ...] = ()
     """The session and its place: what, and which. Shown on a line each."""
     heartbeat: str = ""
-    """HB-03."""
+    """How often it is, such as ``30m``; empty: it is off (HB-03)."""
+    duties: str | None = None
+    """What HEARTBEATS.md says; None in a turn that is no heartbeat's (HB-02)."""
 
 
 def build_prompt(parts: PromptParts) -> str:
-    """Every part but the basis stands in a fence that its text cannot close."""
+    """Every part but the basis stands in a fence that its text cannot close.
+
+    What only a heartbeat's turn has comes last: what stands before it is the same in the other turns.
+    """
+    duties = None if parts.duties is None else parts.duties.strip() or NOTHING_TO_DO
     pieces = [
         BASIS,
         *(_fenced("instructions", text, OWN_TOKENS) for text in parts.system_prompts if text.strip()),
@@ -90,6 +106,7 @@ def build_prompt(parts: PromptParts) -> str:
         _fenced("MEMORY.md", parts.memory, parts.window_tokens),
         _fenced("skills", "\n".join(_skills(parts.skills)), 2 * (MOST_SKILLS + 1) * SKILL_TOKENS),
         _fenced("session", "\n".join(_facts(parts)), OWN_TOKENS),
+        _fenced("HEARTBEATS.md", duties or "", parts.window_tokens),
     ]
     return "\n\n".join(piece for piece in pieces if piece)
 
@@ -129,8 +146,7 @@ def _skills(skills: tuple[Skill, ...]) -> Iterator[str]:
 
 def _facts(parts: PromptParts) -> Iterator[str]:
     yield from (f"{what}: {_line(which)}" for what, which in parts.facts)
-    if parts.heartbeat:
-        yield parts.heartbeat
+    yield HEARTBEAT_ON.format(interval=_line(parts.heartbeat[:MAX_INTERVAL])) if parts.heartbeat else HEARTBEAT_OFF
 
 
 def _line(text: str) -> str:

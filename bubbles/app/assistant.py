@@ -3,40 +3,59 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from bubbles.app.gate import ApproverFor, Gate, OnWarning, whole_gate
+from bubbles.app.gate import ApproverFor, OnWarning, whole_gate
+from bubbles.app.parts import Chats, Made, jobs_of, keys, more_tools, parts_of, policy
 from bubbles.app.servers import servers_of, tools_of
 from bubbles.app.workshop import Workshop
 from bubbles.config.schema import Settings
 
 if TYPE_CHECKING:
     from bubbles.agent.subagents.tasks import BackgroundTasks
-    from bubbles.bus import Origin
-    from bubbles.dispatch.contract import Policy, Send
-    from bubbles.dispatch.dispatcher import Dispatcher, KeyOf, ObserverFor
-    from bubbles.dispatch.turns import Parts, Places, TurnRunner
+    from bubbles.bus import Address
+    from bubbles.cron.store import JobStore
+    from bubbles.dispatch.commands import SessionCommands
+    from bubbles.dispatch.contract import Send
+    from bubbles.dispatch.dispatcher import Dispatcher, ObserverFor, Wiring
+    from bubbles.dispatch.turns import TurnRunner
     from bubbles.providers.contract import Provider
-    from bubbles.providers.pool import ProviderPool
-    from bubbles.sessions.contract import Folders
     from bubbles.sessions.session import Sessions
-    from bubbles.tools.contract import PlaceOf, Tool, ToolSource
-    from bubbles.tools.registry import Toolbox
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assistant:
     """What a program that talks to people needs."""
 
+    made: Made
     dispatcher: Dispatcher
-    sessions: Sessions
-    settings: Settings
     turns: TurnRunner
     tasks: BackgroundTasks
+    commands: SessionCommands
+
+    @property
+    def sessions(self) -> Sessions:
+        return self.made.sessions
+
+    @property
+    def settings(self) -> Settings:
+        return self.made.settings
+
+    @property
+    def jobs(self) -> JobStore:
+        return self.made.jobs
+
+    def is_command(self, text: str) -> bool:
+        """Whether a text of who may use the assistant is a slash command."""
+        return self.commands.known(text)
+
+    def asked(self, address: Address) -> bool:
+        """Whether a question waits for an answer there."""
+        return bool(self.made.opened.broker.open_cards(address))
 
 
 @asynccontextmanager
@@ -53,6 +72,7 @@ async def assistant(
     program: str = "bubbles agent",
     goes_on: bool = True,
     on_secret: Callable[[str], None] = lambda _: None,
+    chats: Chats | None = None,
 ) -> AsyncIterator[Assistant]:
     """The assistant at work; leaving it stops what runs and closes every sandbox.
 
@@ -65,7 +85,7 @@ async def assistant(
     from bubbles.agent.subagents.shelf import TaskShelf
     from bubbles.agent.subagents.tasks import BackgroundTasks
     from bubbles.dispatch.commands import SessionCommands
-    from bubbles.dispatch.dispatcher import Dispatcher, Wiring
+    from bubbles.dispatch.dispatcher import Dispatcher
     from bubbles.dispatch.slots import Lanes, usual
     from bubbles.dispatch.turns import Places, TurnRunner
     from bubbles.mcp.shown import described
@@ -76,6 +96,7 @@ async def assistant(
     settings = shop.settings
     lanes = Lanes(settings.agents.concurrency or usual(os.cpu_count()))
     sessions = Sessions(settings.data_dir, program=program)
+    jobs, heartbeats = jobs_of(settings, sessions)
     tasks = BackgroundTasks(settings.tools.tasks, TaskShelf(sessions.folders, program), lanes.held)
     places = Places(lambda folders, chosen: shop.session_place(folders, backend or chosen, project))
     async with (
@@ -84,47 +105,22 @@ async def assistant(
         ProviderPool(settings, provider, _told(opened.redactor.learn, on_secret)) as providers,
         tended(settings.data_dir),
     ):
-        made = _Made(settings=settings, opened=opened, places=places, providers=providers, sessions=sessions)
-        beyond = tools_of(servers, opened, settings, places.of, places.choice_of, on_warning)
-        turns = TurnRunner(_parts(made, tasks, _more(made, tasks, goes_on), beyond))
-        wiring = Wiring(
-            key_of=_keys(settings),
-            turns=turns,
-            commands=SessionCommands(turns, opened.rules, lambda key: described(servers.infos(key))),
-            answers=opened.broker,
-            send=send,
-            observer_for=observer_for,
-            policy=_policy(settings),
-            tasks=tasks,
+        made = Made(
+            settings=settings,
+            opened=opened,
+            places=places,
+            providers=providers,
+            sessions=sessions,
+            jobs=jobs,
+            heartbeats=heartbeats,
         )
+        beyond = tools_of(servers, opened, settings, places.of, places.choice_of, on_warning)
+        turns = TurnRunner(parts_of(made, tasks, more_tools(made, tasks if goes_on else None, chats), beyond))
+        told = SessionCommands(turns, opened.rules, lambda key: described(servers.infos(key)), made.heartbeats)
+        wiring = _wiring(made, turns, told, tasks, chats, send, observer_for)
         # Tasks end first: what they still have to say is said by turns.
         async with Dispatcher(wiring, lanes.turns) as dispatcher, tasks.at_work(turns.assignment, dispatcher.deliver):
-            yield Assistant(dispatcher=dispatcher, sessions=sessions, settings=settings, turns=turns, tasks=tasks)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Made:
-    """What the parts of turns are put together from."""
-
-    settings: Settings
-    opened: Gate
-    places: Places
-    providers: ProviderPool
-    sessions: Sessions
-
-
-def _keys(settings: Settings) -> KeyOf:
-    from bubbles.sessions.key import key_of
-
-    channels = settings.channels
-    return lambda message: key_of(message, channels.session_mode, channels.identities)
-
-
-def _policy(settings: Settings) -> Policy:
-    from bubbles.dispatch.contract import Policy
-
-    channels = settings.channels
-    return Policy(send_progress=channels.send_progress, send_tool_hints=channels.send_tool_hints)
+            yield Assistant(made=made, dispatcher=dispatcher, turns=turns, tasks=tasks, commands=told)
 
 
 def _told(*listeners: Callable[[str], None]) -> Callable[[str], None]:
@@ -135,51 +131,25 @@ def _told(*listeners: Callable[[str], None]) -> Callable[[str], None]:
     return tell
 
 
-def _parts(made: _Made, tasks: BackgroundTasks, more: Iterable[Tool[Any]], beyond: ToolSource) -> Parts:
-    from bubbles.dispatch.turns import Parts
-    from bubbles.tools.all import make_tools
+def _wiring(
+    made: Made,
+    turns: TurnRunner,
+    commands: SessionCommands,
+    tasks: BackgroundTasks,
+    chats: Chats | None,
+    send: Send,
+    observer_for: ObserverFor,
+) -> Wiring:
+    from bubbles.dispatch.dispatcher import Wiring, unkept
 
-    redactor, sessions = made.opened.redactor, made.sessions
-
-    def toolbox(place_of: PlaceOf) -> Toolbox:
-        def folders_of(origin: Origin) -> Folders:
-            return sessions.folders(origin.session_key)
-
-        gate = made.opened.controller
-        return make_tools(gate, place_of, folders_of, made.settings, redactor.mask, more, (beyond,))
-
-    return Parts(
-        settings=made.settings,
-        sessions=sessions,
-        controller=made.opened.controller,
-        places=made.places,
-        toolbox=toolbox,
+    return Wiring(
+        key_of=keys(made.settings),
+        turns=turns,
+        commands=commands,
+        answers=made.opened.broker,
+        send=send,
+        observer_for=observer_for,
+        policy=policy(made.settings),
         tasks=tasks,
-        choose=made.providers.choose,
-        warm=made.providers.warm,
-        provider=made.providers.of,
-        redact=redactor.redact,
-        mask=redactor.mask,
-        known=known_values,
+        begun=unkept if chats is None else chats.begun,
     )
-
-
-def _more(made: _Made, tasks: BackgroundTasks, goes_on: bool) -> Iterator[Tool[Any]]:
-    """Tools that reach beyond the desk. Those that need a gateway come with it."""
-    from bubbles.tools.people import FindPerson
-    from bubbles.tools.spawn import Background, Spawn
-    from bubbles.tools.web.all import web_tools
-
-    yield from web_tools(made.settings, made.opened.redactor.mask)
-    if goes_on and made.settings.tools.tasks.at_once:
-        yield Spawn(tasks)
-        yield Background(tasks)
-    yield FindPerson()
-
-
-def known_values() -> dict[str, tuple[str, ...]]:
-    """What may be set by name for a session, where there is a written few."""
-    from bubbles.providers.registry import names
-    from sandbox_backends.registry import backend_names
-
-    return {"sandbox": tuple(backend_names()), "provider": names()}

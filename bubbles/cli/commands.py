@@ -13,11 +13,14 @@ if TYPE_CHECKING:
 
 SUMMARIES = {
     "agent": "Talk to the assistant in this terminal, or give it one message.",
+    "gateway": "Answer in chats and run jobs, until it is stopped.",
     "onboard": "Find a model, try it, and set Bubbles up.",
     "status": "Show the configuration, the model, the sandbox and the rules.",
     "provider": "Log in to model providers, and keep their keys.",
+    "channels": "Show the chat channels, and log in to them.",
     "demo": "Let a scripted model do a small task in a sandbox.",
     "sync-skills": "Bring new and changed skills to every session.",
+    "cron": "Make, show and run jobs of all sessions.",
     "sandbox": "Run commands in a sandbox; no model and no key needed.",
     "rules": "See what would become of a command, and the rules in force.",
     "mcp": "Offer the tools to other agents, and see the MCP servers in use.",

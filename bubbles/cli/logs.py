@@ -1,4 +1,5 @@
 """The log of a command that talks to a model: a small file always, standard error if it is asked for (CORE-08, ERR-01).
+The gateway's is a file of its own and standard error, from what it does on (OPS-02).
 
 Secrets are taken out of every line, and control characters are made visible.
 """
@@ -21,14 +22,31 @@ if TYPE_CHECKING:
     from bubbles.config.schema import Settings
     from bubbles.controller.redaction import Redactor
 
-FILE = Path("logs", "bubbles.log")
 MAX_BYTES = 1_000_000
 FILES = 3
 """How many of that size are kept, the one that is written included."""
 IN_FILE = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 ON_SCREEN = "%(asctime)s %(levelname).1s %(message)s"
 
+TELLTALE = ("httpx", "httpcore", "telegram")
+"""Libraries that log each address they ask, and the token is in it."""
+
 Redact = Callable[[str], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """What is kept, and how it is shown."""
+
+    file: Path
+    kept: int = logging.WARNING
+    """The level from which on the file has what Bubbles says; of libraries it has warnings."""
+    service: bool = False
+    """Nobody sits before it: warnings of libraries are shown too, and what is shown is one line each."""
+
+
+COMMAND = Kind(file=Path("logs", "bubbles.log"))
+GATEWAY = Kind(file=Path("logs", "gateway.log"), kept=logging.INFO, service=True)
 
 
 def level_of(*, logs: bool, debug: bool) -> int | None:
@@ -55,7 +73,7 @@ def to_stderr(text: str) -> None:
 
 
 @contextmanager
-def logging_for(settings: Settings, level: int | None) -> Iterator[Log]:
+def logging_for(settings: Settings, level: int | None, kind: Kind = COMMAND) -> Iterator[Log]:
     """Log while the context lasts: warnings and what broke to the file, from ``level`` on to the person."""
 
     @functools.cache
@@ -67,20 +85,25 @@ def logging_for(settings: Settings, level: int | None) -> Iterator[Log]:
     def redact() -> Redact:
         return redactor().redact
 
-    log = Log(settings.data_dir / FILE, to_stderr, lambda secret: redactor().learn(secret))
+    log = Log(settings.data_dir / kind.file, to_stderr, lambda secret: redactor().learn(secret))
     ours, everything = logging.getLogger("bubbles"), logging.getLogger()
-    before = ours.level
-    kept = _LogFile(log.path, redact)
+    telltale = [logging.getLogger(name) for name in TELLTALE]
+    before = {each: each.level for each in (ours, *telltale)}
+    kept = _LogFile(log.path, redact, kind.kept)
+    screen = _Lines(log, redact, level or logging.CRITICAL, single=kind.service and level != logging.DEBUG)
+    shown_of = everything if kind.service else ours
     everything.addHandler(kept)
-    screen = _Lines(log, redact)
+    for each in telltale:
+        each.setLevel(logging.WARNING)
     if level is not None:
-        ours.setLevel(level)
-        ours.addHandler(screen)
+        ours.setLevel(min(level, kind.kept))
+        shown_of.addHandler(screen)
     try:
         yield log
     finally:
-        ours.setLevel(before)
-        ours.removeHandler(screen)
+        for each, its in before.items():
+            each.setLevel(its)
+        shown_of.removeHandler(screen)
         everything.removeHandler(kept)
 
 
@@ -93,24 +116,31 @@ def _formatted(handler: logging.Handler, record: logging.LogRecord) -> str:
 
 
 class _Lines(logging.Handler):
-    """For the person who asked to see it."""
+    """For the person who asked to see it. ``single``: of several lines the first and the last."""
 
-    def __init__(self, log: Log, redact: Callable[[], Redact]) -> None:
-        super().__init__()
+    def __init__(self, log: Log, redact: Callable[[], Redact], level: int, *, single: bool) -> None:
+        super().__init__(level)
         self.setFormatter(logging.Formatter(ON_SCREEN, "%H:%M:%S"))
         self._log = log
         self._redact = redact
+        self._single = single
 
     def emit(self, record: logging.LogRecord) -> None:
+        text = shown(self._redact()(_formatted(self, record)))
+        if self._single and "\n" in text:
+            first, *_, last = text.strip().split("\n")
+            text = f"{first} … {last.strip()}"
+        if self._single:
+            text = text.replace("\t", " ")
         with suppress(RuntimeError):  # the event loop is closed
-            self._log.write(shown(self._redact()(_formatted(self, record))) + "\n")
+            self._log.write(text + "\n")
 
 
 class _LogFile(logging.Handler):
     """Opened for each line: there are few, and another program may write to it, or have renamed it, meanwhile."""
 
-    def __init__(self, path: Path, redact: Callable[[], Redact]) -> None:
-        super().__init__(logging.WARNING)
+    def __init__(self, path: Path, redact: Callable[[], Redact], level: int) -> None:
+        super().__init__(level)
         self.setFormatter(logging.Formatter(IN_FILE))
         self._path = path
         self._redact = redact

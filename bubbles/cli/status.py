@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bubbles.cli import status_gateway
 from bubbles.cli.report import print_json, print_table, session_key, styled, visible
 from bubbles.cli.unchosen import BY_ONBOARD, no_boundary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from bubbles.cli.status_gateway import JobFacts
     from bubbles.config.schema import Settings
     from bubbles.controller.rulefiles import LoadedRules
 
@@ -49,7 +51,8 @@ def _as_json(settings: Settings, loaded: LoadedRules) -> dict[str, Any]:
 
     tools = settings.tools
     config = settings.data_dir / "config.json"
-    differing, faults = differences(settings)
+    jobs = status_gateway.job_facts(settings)
+    differing, faults = differences(settings, jobs)
     return {
         "version": __version__,
         "data_dir": str(settings.data_dir),
@@ -68,6 +71,7 @@ def _as_json(settings: Settings, loaded: LoadedRules) -> dict[str, Any]:
         },
         "approvals": {"mode": tools.approvals.mode, "timeout_s": tools.approvals.timeout_s},
         "mcp_servers": mcp_servers(settings),
+        **status_gateway.as_json(settings, jobs),
         "rules": {
             "loaded_at": loaded.loaded_at.isoformat(timespec="seconds"),
             "layers": [
@@ -92,7 +96,8 @@ def _show(settings: Settings, loaded: LoadedRules) -> None:
     _line("version", __version__)
     _line("data", str(settings.data_dir), "" if settings.data_dir.exists() else "not there yet")
     _line("config", str(config), "" if config.exists() else "not there: defaults, and what BUBBLES_… variables say")
-    differing, faults = differences(settings)
+    jobs = status_gateway.job_facts(settings)
+    differing, faults = differences(settings, jobs)
     _warn([*settings.warnings, *settings.provider_warnings, *_faults(settings), *faults])
     model = _model(settings)
     if model["model"] is None:
@@ -108,6 +113,9 @@ def _show(settings: Settings, loaded: LoadedRules) -> None:
     _warn([weak] if weak else ())
     _line("approvals", f"{tools.approvals.mode}, {tools.approvals.timeout_s:g} s to answer")
     _show_servers(settings)
+    for label, text, warnings in status_gateway.lines(settings, jobs):
+        _line(label, text)
+        _warn(warnings)
     _line("rules", f"loaded {loaded.loaded_at.astimezone():%Y-%m-%d %H:%M:%S}", "the first layer is the strongest")
     rows = [
         (f"  {layer.layer}", str(layer.count), str(len(layer.files)), str(len(layer.warnings)), layer.path)
@@ -161,12 +169,14 @@ def _show_servers(settings: Settings) -> None:
         _warn([problem_of(info)] if info.problem else ())
 
 
-def differences(settings: Settings) -> tuple[dict[str, dict[str, str]], list[str]]:
-    """What sessions set for themselves, and what is wrong with that. One that sets nothing is not there (CLI-03)."""
+def differences(settings: Settings, jobs: JobFacts) -> tuple[dict[str, dict[str, str | int]], list[str]]:
+    """What sessions have of their own: settings, jobs, a heartbeat; and what is wrong with the settings. One that has
+    nothing is not there (CLI-03).
+    """
     from bubbles.config.session import load_session_settings
     from bubbles.errors import ConfigError
 
-    found: dict[str, dict[str, str]] = {}
+    found: dict[str, dict[str, str | int]] = {}
     faults: list[str] = []
     for path in sorted((settings.data_dir / "session_state").glob("*/config.json")):
         try:
@@ -177,7 +187,9 @@ def differences(settings: Settings) -> tuple[dict[str, dict[str, str]], list[str
         faults += warnings
         if more := own.model_dump(exclude_none=True):
             found[path.parent.name] = {name: _short(value) for name, value in more.items()}
-    return found, faults
+    for key, its in jobs.by_session.items():
+        found.setdefault(key, {}).update(its)
+    return {key: found[key] for key in sorted(found)}, faults
 
 
 def _short(text: str) -> str:

@@ -6,8 +6,12 @@ import re
 from collections.abc import Iterator
 from urllib.parse import unquote
 
+from pydantic import SecretStr
+
 from bubbles.config.care import looks_secret
-from bubbles.config.schema import FileSettings, McpServerSettings, ProvidersSettings
+from bubbles.config.channels import ChannelSettings
+from bubbles.config.schema import ChannelsSettings, FileSettings, McpServerSettings, ProvidersSettings
+from bubbles.config.values import Section
 
 _SECRET_HEADER = re.compile(r"auth|key|token|secret|cookie|pass|credential|signature", re.IGNORECASE)
 _LOOKS_RANDOM = re.compile(r"(?=[^\d]{0,200}\d)(?=[^A-Za-z]{0,200}[A-Za-z])[^\s/:]{12,}")
@@ -17,7 +21,8 @@ _PASSWORD_OF_URL = re.compile(r"://([^\s/@]{1,512})@")
 
 
 def secrets_of(settings: FileSettings) -> tuple[str, ...]:
-    """Keys of providers and of the search service, headers that look secret, and logins in addresses; each once.
+    """Keys of providers and of the search service, tokens of channels and of the gateway, headers that look secret, and
+    logins in addresses; each once.
 
     For ``Redactor``. Those of the environment are not in it, unless a setting took its value from there.
     """
@@ -39,6 +44,24 @@ def _found(settings: FileSettings) -> Iterator[str]:
     yield from _of_address(web.search_url)
     for server in settings.tools.mcp_servers.values():
         yield from _of_server(server)
+    for section in (settings.gateway, *_channels(settings.channels)):
+        yield from _of_fields(section)
+
+
+def _channels(channels: ChannelsSettings) -> Iterator[ChannelSettings]:
+    for name in ChannelsSettings.model_fields:
+        if isinstance(held := getattr(channels, name), ChannelSettings):
+            yield held
+
+
+def _of_fields(section: Section) -> Iterator[str]:
+    """Every field that is a secret, and what is secret of those that are addresses."""
+    for name in type(section).model_fields:
+        held = getattr(section, name)
+        if isinstance(held, SecretStr):
+            yield held.get_secret_value()
+        elif isinstance(held, str):
+            yield from _of_address(held)
 
 
 def _of_server(server: McpServerSettings) -> Iterator[str]:

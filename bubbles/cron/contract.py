@@ -1,7 +1,8 @@
 """What a job is, and what the cron tool needs of whoever keeps them (CRON-01, TOOL-06). Open this file first.
 
 JobError (a BubblesError)
-└── UnknownJobError    the same for an id that is nobody's and for one of another session
+├── UnknownJobError    the same for an id that is nobody's and for one of another session
+└── JobsFileError      the file of the jobs cannot be read or written: nothing was changed
 """
 
 from __future__ import annotations
@@ -24,6 +25,12 @@ class JobError(BubblesError):
 class UnknownJobError(JobError):
     def __init__(self, job: str) -> None:
         super().__init__(f"There is no job {job[:40]!r} in this session: list shows those that there are.")
+
+
+class JobsFileError(JobError):
+    """Names the file, the line if there is one, and the mend."""
+
+    exit_code = 1
 
 
 class ScheduleKind(enum.StrEnum):
@@ -94,10 +101,28 @@ class Job:
     anchor: datetime | None = None
     """From which ``every`` counts."""
     last_run: datetime | None = None
+    """When it last ran, or was to run."""
     last_outcome: str = ""
-    """``done``, ``silent``, ``failed``, ``interrupted``, ``missed``; empty: it never ran."""
+    """``done``, ``silent``, ``failed``, ``interrupted``, ``missed``; empty: it never ran, or it runs now."""
     failures: int = 0
     """In a row."""
+    running: datetime | None = None
+    """Since when it runs; one that outlived its process was cut off."""
+    asked: datetime | None = None
+    """When somebody asked for a run at once that has not begun yet."""
+    forced: bool = False
+    """What was asked for holds for a disabled job too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """All that is in the file of the jobs."""
+
+    jobs: tuple[Job, ...] = ()
+    problems: tuple[str, ...] = ()
+    """A sentence each: an entry that makes no sense and is passed over, or why nothing can be read."""
+    readable: bool = True
+    """False: nothing can be read, and nothing is written."""
 
 
 class Jobs(Protocol):

@@ -11,6 +11,7 @@ from bubbles.config.schema import SessionSettings
 from bubbles.config.session import DEFAULT, change_session_setting, named
 from bubbles.controller.rulefiles import LoadedRules
 from bubbles.dispatch.contract import CommandError
+from bubbles.dispatch.heartbeat import NOT_HERE, Heartbeats
 from bubbles.dispatch.notices import CLI
 from bubbles.dispatch.turns import CONFIG, Setup, TurnRunner
 from bubbles.errors import BubblesError, ConfigError
@@ -25,6 +26,7 @@ HELP = {
     "/prompt": "print the system prompt exactly as it is sent",
     "/compact": "summarise the older part of this conversation",
     "/status": "show what is in force here",
+    "/heartbeat [TIME]": "show or set how often the assistant looks by itself: 30m, 2h, off",
     "/stop": "stop what runs; tasks in the background go on",
     "/stop ID": "stop one of them; 'all' stops them and what runs",
     "/help": "show this",
@@ -36,6 +38,7 @@ AT_TERMINAL = {
 """Commands of the terminal itself, which answers them."""
 MAX_ENDED = 5
 """Tasks that ended which /status shows."""
+TAKE_MORE = frozenset({"/config", "/heartbeat"})
 NAMES = tuple(dict.fromkeys(usage.split()[0] for usage in HELP))
 
 
@@ -58,12 +61,17 @@ class SessionCommands:
     """The dispatcher's ``Commands``. ``rules`` loads the rules of a session; it reads files."""
 
     def __init__(
-        self, turns: TurnRunner, rules: Callable[[str], LoadedRules], servers: Callable[[str], list[str]] = lambda _: []
+        self,
+        turns: TurnRunner,
+        rules: Callable[[str], LoadedRules],
+        servers: Callable[[str], list[str]] = lambda _: [],
+        heartbeats: Heartbeats | None = None,
     ) -> None:
-        """``servers``: of a session, a line for each MCP server."""
+        """``servers``: of a session, a line for each MCP server. Without ``heartbeats`` there are no jobs here."""
         self._turns = turns
         self._rules = rules
         self._servers = servers
+        self._heartbeats = heartbeats
 
     def known(self, text: str) -> bool:
         return text.split(maxsplit=1)[:1] in ([name] for name in NAMES)
@@ -75,7 +83,7 @@ class SessionCommands:
     async def run(self, text: str, origin: Origin) -> str:
         name, _, rest = text.strip().partition(" ")
         rest = rest.strip()
-        if rest and name != "/config":
+        if rest and name not in TAKE_MORE:
             raise CommandError(f"{name} takes nothing more: {HELP.get(name, '')}.")
         match name:
             case "/config":
@@ -88,9 +96,16 @@ class SessionCommands:
                 return await self._compact(origin)
             case "/status":
                 return await self._status(origin)
+            case "/heartbeat":
+                return await self._heartbeat(rest, origin)
         lines = {**HELP, **(AT_TERMINAL if origin.address.channel == CLI else {})}
         width = max(map(len, lines))
         return "\n".join(f"{usage:<{width}}  {what}" for usage, what in lines.items())
+
+    async def _heartbeat(self, text: str, origin: Origin) -> str:
+        if self._heartbeats is None:
+            raise CommandError(NOT_HERE)
+        return await (self._heartbeats.set(origin, text) if text else self._heartbeats.show(origin))
 
     async def _compact(self, origin: Origin) -> str:
         heard = _Heard([])
@@ -142,6 +157,7 @@ class SessionCommands:
         setup = await self._turns.setup(session, origin)
         loaded = await asyncio.to_thread(self._rules, origin.session_key)
         place = setup.place
+        beats, jobs = await self._heartbeats.beside(origin.session_key) if self._heartbeats else ([], [])
         lines = [
             ("session", origin.session_key),
             ("model", f"{setup.choice.model} by {setup.choice.provider}: {setup.choice.reason}"),
@@ -150,6 +166,8 @@ class SessionCommands:
             ("rules", ", ".join(f"{layer.layer}: {layer.count}" for layer in reversed(loaded.layers))),
             *_beside("tasks", [told(task) for task in _shown(await self._turns.parts.tasks.of(origin.session_key))]),
             *_beside("servers", self._servers(origin.session_key)),
+            *_beside("beats", beats),
+            *_beside("jobs", jobs),
         ]
         return "\n".join(f"{label:<9}{text}" for label, text in lines)
 

@@ -52,7 +52,7 @@ ObserverFor = Callable[[Address], TurnObserver | None]
 """A way of its own to show a turn, such as a terminal's; None is the way of all channels."""
 
 
-async def _unkept(_ticket: str) -> None:
+async def unkept(_ticket: str) -> None:
     return
 
 
@@ -67,7 +67,7 @@ class Wiring:
     send: Send
     observer_for: ObserverFor = lambda _: None
     policy: Policy = field(default_factory=Policy)
-    begun: Begun = _unkept
+    begun: Begun = unkept
     tasks: RunningTasks = field(default_factory=NoTasks)
 
 

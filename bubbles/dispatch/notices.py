@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from bubbles.bus import Origin
+from bubbles.bus import CLI, Origin
 from bubbles.controller.places import SandboxError
 from bubbles.errors import BubblesError
 from bubbles.providers.contract import Category, ProviderError
 from bubbles.sessions.contract import SessionBusyError
 from bubbles.tools.services import TaskInfo
 
-CLI = "cli"
+__all__ = ["CLI", "Notices", "going_on", "of_failure", "of_provider"]
+
 QUIET_S = 60.0
 """One notice a session in this time (ERR-03)."""
 MAX_REMEMBERED = 1_000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from bubbles.agent.compaction import Compacted
@@ -84,8 +84,10 @@ class Parts:
     """Told of a choice as soon as it is known that a request will follow."""
     provider: Callable[[Choice], Provider]
     redact: Callable[[str], str]
-    mask: Callable[[str], str] = str
+    mask: Callable[[str], str]
     """Takes out of the prompt what no model may see: the owner's keys (SEC-03)."""
+    heartbeat: Callable[[str], Awaitable[str]]
+    """How often a session has one, such as ``30m``; empty if it is off (HB-03)."""
     known: Callable[[], dict[str, tuple[str, ...]]] = field(default=dict)
     """Values that ``/config`` may set, by key, where they are a written few."""
 
@@ -196,7 +198,10 @@ class TurnRunner:
         if observer is not None:
             self.parts.warm(choice)
         place = await self.parts.places.find(folders, own.sandbox)
-        parts = await read_parts(folders, settings, own=own, place=place, origin=origin, mask=self.parts.mask)
+        beats = await self.parts.heartbeat(session.key)
+        parts = await read_parts(
+            folders, settings, own=own, place=place, origin=origin, mask=self.parts.mask, heartbeat=beats
+        )
         return Setup(folders=folders, own=own, choice=choice, place=place, prompt=build_prompt(parts))
 
     def _loop(self, choice: Choice) -> AgentLoop:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Labels = tuple[tuple[str, str], ...]
 Gauge = Callable[[], Iterable[tuple[Mapping[str, str], float]]]
 """Looks when it is asked: labels, and the value."""
@@ -22,7 +23,9 @@ COUNTERS = {
 
 
 class Metrics:
-    """All calls belong to one event loop."""
+    """All calls belong to one event loop. Labels are words of the program, never of a person or a platform: each
+    combination is kept for as long as the program runs.
+    """
 
     def __init__(self) -> None:
         self._counts: dict[str, dict[Labels, int]] = {name: {} for name in COUNTERS}
@@ -35,23 +38,32 @@ class Metrics:
         counts[key] = counts.get(key, 0) + 1
 
     def watch(self, name: str, what: str, gauge: Gauge) -> None:
+        """Show what ``gauge`` says, whenever somebody asks; ``what`` is a sentence."""
         self._gauges[name] = (what, gauge)
 
     def render(self) -> str:
         lines = []
         for name, counts in self._counts.items():
-            lines += [f"# HELP {name} {COUNTERS[name]}", f"# TYPE {name} counter"]
-            lines += [f"{name}{_labels(dict(labels))} {value}" for labels, value in sorted(counts.items())]
+            lines += _about(name, COUNTERS[name], "counter")
+            lines += [f"{name}{_labels(labels)} {value}" for labels, value in sorted(counts.items())]
         for name, (what, gauge) in self._gauges.items():
-            lines += [f"# HELP {name} {what}", f"# TYPE {name} gauge"]
-            lines += [f"{name}{_labels(labels)} {value:g}" for labels, value in gauge()]
+            lines += _about(name, what, "gauge")
+            lines += [f"{name}{_labels(tuple(labels.items()))} {_number(value)}" for labels, value in gauge()]
         return "\n".join(lines) + "\n"
 
 
-def _labels(labels: Mapping[str, str]) -> str:
-    if not labels:
-        return ""
-    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items()) + "}"
+def _about(name: str, what: str, kind: str) -> list[str]:
+    told = what.replace("\\", r"\\").replace("\n", r"\n")
+    return [f"# HELP {name} {told}", f"# TYPE {name} {kind}"]
+
+
+def _number(value: float) -> str:
+    """Whole numbers whole: a number of bytes has more digits than ``%g`` keeps."""
+    return str(int(value)) if float(value).is_integer() else repr(float(value))
+
+
+def _labels(labels: Labels) -> str:
+    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels) + "}" if labels else ""
 
 
 def _escaped(value: str) -> str:

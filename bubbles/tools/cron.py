@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from bubbles.bus import Origin, Trigger
+from bubbles.bus import CLI, Address, Origin, Trigger
 from bubbles.controller.approvals.card import shown_line
 from bubbles.cron.contract import Job, JobChange, JobDraft, JobError, Jobs, Schedule, ScheduleKind
 from bubbles.tools.contract import Args, ToolError, ToolResult
@@ -40,7 +40,8 @@ class CronArgs(Args):
     zone: Annotated[str, Field(min_length=1, max_length=MAX_ID)] | None = None
     """Time zone, such as Europe/Berlin; the machine's own if left out."""
     deliver: bool | None = None
-    """Whether your reply goes to this chat then; yes if left out of add. Without it only the history has it."""
+    """Whether your reply goes to this chat then; yes if left out of add. Without it, and at a terminal, only the
+    history has it."""
     delete_after_run: bool | None = None
     """Whether the job goes once it has run."""
     enabled: bool | None = None
@@ -98,7 +99,7 @@ def _draft(args: CronArgs, origin: Origin) -> JobDraft:
         name=args.name or " ".join(args.message.split())[:MAX_NAME],
         message=args.message,
         schedule=schedule,
-        deliver_to=None if args.deliver is False else origin.address,
+        deliver_to=None if args.deliver is False else _chat(origin),
         delete_after_run=once if args.delete_after_run is None else args.delete_after_run,
         enabled=args.enabled is not False,
     )
@@ -109,7 +110,7 @@ def _change(args: CronArgs, origin: Origin) -> JobChange:
         name=args.name,
         message=args.message,
         schedule=_schedule(args),
-        deliver_to=origin.address if args.deliver else None,
+        deliver_to=_chat(origin) if args.deliver else None,
         deliver_nowhere=args.deliver is False,
         delete_after_run=args.delete_after_run,
         enabled=args.enabled,
@@ -117,6 +118,11 @@ def _change(args: CronArgs, origin: Origin) -> JobChange:
     if change == JobChange():
         raise ToolError("change needs something to set: name, message, when, deliver, delete_after_run or enabled.")
     return change
+
+
+def _chat(origin: Origin) -> Address | None:
+    """Where a reply can go: nobody sits at a terminal by the clock."""
+    return None if origin.address.channel == CLI else origin.address
 
 
 def _schedule(args: CronArgs) -> Schedule | None:

@@ -10,6 +10,7 @@ OF_SESSION = {
     "/prompt": "print the system prompt exactly as it is sent",
     "/compact": "summarise the older part of this conversation",
     "/status": "show what is in force here",
+    "/heartbeat": "show or set how often the assistant looks by itself: /heartbeat 30m, /heartbeat off",
     "/stop": "stop what runs; /stop ID a task in the background, /stop all everything",
     "/help": "show the commands",
 }

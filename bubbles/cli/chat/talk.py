@@ -58,7 +58,7 @@ def _opened(shop: Workshop, conversation: Conversation) -> AbstractAsyncContextM
     settings = shop.settings
     if settings.host_env.get("TERM", "") in PLAIN_TERMS:
         return LineTerminal(conversation)
-    from bubbles.app.assistant import known_values
+    from bubbles.app.parts import known_values
     from bubbles.cli.chat.completion import CommandCompleter
     from bubbles.cli.chat.prompting import PromptTerminal
     from bubbles.config.schema import SessionSettings

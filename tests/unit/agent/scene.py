@@ -129,11 +129,11 @@ class Scene:
     def __post_init__(self) -> None:
         self.loop = self.new_loop()
 
-    def new_loop(self) -> AgentLoop:
-        """As after a restart."""
+    def new_loop(self, *more: Note) -> AgentLoop:
+        """As after a restart, perhaps with further tools."""
         return AgentLoop(
             model=Model(provider=self.provider, name="test-model"),
-            tools=Toolbox([self.note, self.slow], result_tokens=100_000, spill=NoSpill()),
+            tools=Toolbox([self.note, self.slow, *more], result_tokens=100_000, spill=NoSpill()),
             limits=self.limits,
             redact=lambda text: text.replace("hunter2", "[redacted]"),
         )

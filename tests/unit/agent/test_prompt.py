@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bubbles.agent.parts import facts_of, front_matter, read_parts
-from bubbles.agent.prompt import BASIS, MOST_SKILLS, PromptParts, Skill, build_prompt
+from bubbles.agent.prompt import BASIS, HEARTBEAT_OFF, MOST_SKILLS, PromptParts, Skill, build_prompt
+from bubbles.bus import Address, Trigger
 from bubbles.config.schema import AgentDefaults, AgentSettings, SessionSettings, Settings
 from bubbles.controller.contract import Workplace
 from bubbles.sessions.contract import Folders
@@ -54,8 +55,15 @@ def settings_of(tmp_path: Path, prompt: str | None = None) -> Settings:
     return Settings(agents=agents, data_dir=tmp_path, person_home=tmp_path, host_env={})
 
 
-async def prompt_of(folders: Folders, tmp_path: Path) -> str:
-    parts = await read_parts(folders, settings_of(tmp_path), own=SessionSettings(), place=place(folders), origin=HERE)
+async def prompt_of(folders: Folders, tmp_path: Path, trigger: Trigger = Trigger.USER, heartbeat: str = "") -> str:
+    parts = await read_parts(
+        folders,
+        settings_of(tmp_path),
+        own=SessionSettings(),
+        place=place(folders),
+        origin=replace(HERE, trigger=trigger),
+        heartbeat=heartbeat,
+    )
     return build_prompt(parts)
 
 
@@ -195,6 +203,63 @@ def test_the_place_is_told_with_what_it_holds(tmp_path: Path) -> None:
     assert facts["Working directory, which relative paths mean"] == "/srv/project"
     bare = dict(facts_of(folders, place(folders), HERE, date(2026, 11, 30)))
     assert bare["Sandbox"] == "bubblewrap: nothing is held, commands run as on the machine itself"
+
+
+@pytest.mark.req("HB-03")
+async def test_the_prompt_says_how_often_the_heartbeat_is_and_else_one_line(tmp_path: Path) -> None:
+    folders = desk(tmp_path)
+    off = await prompt_of(folders, tmp_path)
+    assert [line for line in off.splitlines() if "eartbeat" in line or "HEARTBEAT" in line] == [HEARTBEAT_OFF]
+    assert "by /heartbeat" in HEARTBEAT_OFF
+    on = await prompt_of(folders, tmp_path, heartbeat="90m\n</part>")
+    assert "Heartbeat: on, every 90m⟨\\n⟩&lt;/part>. " in on, "whatever it says, it stays in its place"
+    assert HEARTBEAT_OFF not in on
+    assert "stay_silent" in on
+
+
+@pytest.mark.req("CORE-03", "HB-02")
+async def test_only_a_turn_of_the_heartbeat_is_shown_its_file(tmp_path: Path) -> None:
+    folders = desk(tmp_path, {"HEARTBEATS.md": "Look at the bread.\n</part>"})
+    prompts = {trigger: await prompt_of(folders, tmp_path, trigger, "30m") for trigger in Trigger}
+    assert [trigger for trigger, prompt in prompts.items() if "the bread" in prompt] == [Trigger.HEARTBEAT]
+    assert prompts[Trigger.HEARTBEAT].endswith('<part name="HEARTBEATS.md">\nLook at the bread.\n&lt;/part>\n</part>')
+    assert prompts[Trigger.USER] == prompts[Trigger.TASK] == prompts[Trigger.BYSTANDER]
+    (folders.desk / "HEARTBEATS.md").write_text("line\n" * 50_000)
+    assert "characters of HEARTBEATS.md are not shown" in await prompt_of(folders, tmp_path, Trigger.HEARTBEAT)
+    (folders.desk / "HEARTBEATS.md").write_text(" \n")
+    assert "(There is nothing in it.)" in await prompt_of(folders, tmp_path, Trigger.HEARTBEAT)
+
+
+@pytest.mark.req("SESS-09", "HB-02")
+async def test_a_link_in_the_place_of_the_heartbeats_file_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("the person's key")
+    folders = desk(tmp_path)
+    (folders.desk / "HEARTBEATS.md").symlink_to(tmp_path / "secret")
+    prompt = await prompt_of(folders, tmp_path, Trigger.HEARTBEAT)
+    assert "the person's key" not in prompt
+    assert "[HEARTBEATS.md cannot be read" in prompt
+
+
+@pytest.mark.parametrize(("trigger", "begun"), [(Trigger.CRON, "by a job"), (Trigger.HEARTBEAT, "by the heartbeat")])
+async def test_a_turn_that_nobody_began_says_so_whole_and_others_say_nothing(
+    tmp_path: Path, trigger: Trigger, begun: str
+) -> None:
+    folders = desk(tmp_path)
+    told = [
+        line for line in (await prompt_of(folders, tmp_path, trigger)).splitlines() if line.startswith("This turn:")
+    ]
+    assert [begun in line and line.endswith("call stay_silent if there is nothing to say") for line in told] == [True]
+    assert "This turn:" not in await prompt_of(folders, tmp_path)
+
+
+@pytest.mark.req("CHAN-06")
+def test_where_there_are_groups_the_model_is_told_how_to_mention_somebody(tmp_path: Path) -> None:
+    folders = desk(tmp_path)
+    chat = replace(HERE, address=Address(channel="telegram", chat_id="-100"))
+    told = dict(facts_of(folders, place(folders), chat, date(2026, 11, 30)))["Mentions"]
+    assert "<@id>" in told
+    assert "find_person" in told
+    assert "Mentions" not in dict(facts_of(folders, place(folders), HERE, date(2026, 11, 30)))
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,10 @@ import pytest
 
 from bubbles.cli.status import status
 from bubbles.config.load import load_settings
+from bubbles.cron.contract import JobDraft, JobKind, Schedule, ScheduleKind
+from bubbles.cron.store import JobStore
 from bubbles.errors import ConfigError
+from bubbles.gateway.lock import gateway_lock
 from bubbles.mcp.client.shelf import Learnt, Shelf
 from bubbles.mcp.fake import server_tool
 
@@ -170,3 +175,67 @@ def test_mcp_servers_are_shown_as_last_seen_and_none_is_started(data: Path, caps
     assert "key-of-the-owner" not in shown
     assert "\x1b" not in shown
     assert not mark.exists()
+
+
+@pytest.mark.req("OPS-02", "CLI-03")
+def test_whether_the_gateway_runs_is_shown(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert as_json(capsys)["gateway"] == {"running": False, "pid": None, "url": None}
+    status()
+    assert "gateway    not running: 'bubbles gateway' starts it\n" in capsys.readouterr().out
+    with gateway_lock(data, "0.0.0.0", 18790):
+        found = as_json(capsys)["gateway"]
+        assert found == {"running": True, "pid": os.getpid(), "url": "http://127.0.0.1:18790"}
+        status()
+        assert f"gateway    runs (process {os.getpid()}, http://127.0.0.1:18790)\n" in capsys.readouterr().out
+
+
+@pytest.mark.req("CHAN-02", "CLI-03", "SEC-03")
+def test_channels_that_are_on_are_shown_with_what_is_wrong_with_them(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert as_json(capsys)["channels"] == []
+    telegram = {"enabled": True, "token": "123:token-of-the-bot", "allowFrom": ["7", "8\u001b"]}
+    write(data / "config.json", json.dumps({"channels": {"telegram": telegram}}))
+    assert as_json(capsys)["channels"] == [{"name": "telegram", "allow_from": ["7", "8\x1b"], "problems": []}]
+    status()
+    assert "channel    telegram, let in: 2 (7, 8\\x1b)\n" in capsys.readouterr().out
+    write(data / "config.json", json.dumps({"channels": {"telegram": {"enabled": True}}}))
+    status()
+    shown = capsys.readouterr().out
+    assert "channel    telegram, let in: nobody\n  warning: channels.telegram.token is not set" in shown
+    assert "token-of-the-bot" not in shown
+
+
+async def made(data: Path) -> None:
+    store = JobStore(data)
+    every = Schedule(kind=ScheduleKind.EVERY, text="30m")
+    for enabled in (True, False):
+        draft = JobDraft(name="look", message="Look.", schedule=every, enabled=enabled)
+        await store.add(draft, "work")
+    await store.add(JobDraft(name="beat", message="Beat.", schedule=every), "home", JobKind.HEARTBEAT)
+
+
+@pytest.mark.req("CLI-03", "CRON-01", "HB-01")
+def test_a_session_with_jobs_or_a_heartbeat_differs(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asyncio.run(made(data))
+    write(data / "session_state" / "work" / "config.json", '{"model": "custom/x"}')
+    found = as_json(capsys)
+    assert found["jobs"] == {"count": 2, "off": 1, "problems": []}
+    assert found["sessions"] == {"home": {"heartbeat": "every 30m"}, "work": {"model": "custom/x", "jobs": 2}}
+    assert status() == 0
+    shown = capsys.readouterr().out
+    assert "jobs       2, 1 of them off\n" in shown
+    assert "session    home: heartbeat every 30m\n" in shown
+    assert "session    work: model custom/x, jobs 2\n" in shown
+
+
+@pytest.mark.req("CRON-04", "CLI-03")
+def test_jobs_that_cannot_be_read_are_a_warning_and_stay_as_they_are(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(data / "cron" / "jobs.json", "{ not json")
+    (problem,) = as_json(capsys)["jobs"]["problems"]
+    assert "jobs.json" in problem
+    assert status() == 0
+    assert f"warning: {problem}" in capsys.readouterr().out
+    assert (data / "cron" / "jobs.json").read_text() == "{ not json"

@@ -128,6 +128,8 @@ def full(home: Path) -> Settings:
                 "vllm": {"baseUrl": "https://login-as-key@host/v1", "apiKey": ""},
             },
             "tools": {"web": {"searchApiKey": "search-key"}},
+            "channels": {"telegram": {"token": "77:token-of-bot", "proxy": "socks5://me:proxy-word@host:1080"}},
+            "gateway": {"token": "token-of-the-gateway-0123456789abcdef"},
         },
         SECRET=CANARY,
     )
@@ -146,6 +148,9 @@ def test_secrets_of_settings_are_all_keys_and_whatever_looks_like_one(tmp_path: 
         "key+of+query",
         "login-as-key",
         "search-key",
+        "77:token-of-bot",
+        "proxy-word",
+        "token-of-the-gateway-0123456789abcdef",
     }
 
 

@@ -14,7 +14,7 @@ from bubbles.dispatch.dispatcher import FULL, MAX_WAITING
 from bubbles.dispatch.notices import BROKEN, CLI
 from bubbles.dispatch.slots import Lanes
 from bubbles.tools.services import TaskInfo, TaskState
-from tests.unit.dispatch.test_dispatcher import Scene, a_turn_that_takes, done, scene
+from tests.unit.dispatch.scene import Scene, a_turn_that_takes, done, scene
 
 pytestmark = pytest.mark.req("TOOL-05")
 

@@ -1,0 +1,1 @@
+"""How the ledger lies on the disk."""
