@@ -8,7 +8,6 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-
 CLI = "cli"
 """The channel of the terminal: no chat, and nobody can write to it from elsewhere."""
 
@@ -92,7 +91,8 @@ class Kind(enum.StrEnum):
     """A task in the background has ended, whatever else goes on just now. Only the command line gets it: elsewhere the
     reply to it says so."""
     WORKING = "working"
-    """A turn has begun that a person waits for in a chat; carries no text. Its ``END`` follows."""
+    """A turn has begun that a person waits for in a chat; carries no text, and settles nothing yet: its ``END``, which
+    has the same ticket among others, follows."""
     END = "end"
     """The turn, or whatever else became of a message, is over; carries no text. The command line waits for it
     (ERR-04); in a chat nothing is seen of it."""

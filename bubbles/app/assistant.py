@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bubbles.app.gate import ApproverFor, OnWarning, whole_gate
-from bubbles.app.parts import Chats, Made, jobs_of, keys, more_tools, parts_of, policy
+from bubbles.app.parts import Chats, Made, keys, made_of, more_tools, parts_of, policy
 from bubbles.app.servers import servers_of, tools_of
 from bubbles.app.workshop import Workshop
 from bubbles.config.schema import Settings
@@ -96,7 +96,6 @@ async def assistant(
     settings = shop.settings
     lanes = Lanes(settings.agents.concurrency or usual(os.cpu_count()))
     sessions = Sessions(settings.data_dir, program=program)
-    jobs, heartbeats = jobs_of(settings, sessions)
     tasks = BackgroundTasks(settings.tools.tasks, TaskShelf(sessions.folders, program), lanes.held)
     places = Places(lambda folders, chosen: shop.session_place(folders, backend or chosen, project))
     async with (
@@ -105,15 +104,7 @@ async def assistant(
         ProviderPool(settings, provider, _told(opened.redactor.learn, on_secret)) as providers,
         tended(settings.data_dir),
     ):
-        made = Made(
-            settings=settings,
-            opened=opened,
-            places=places,
-            providers=providers,
-            sessions=sessions,
-            jobs=jobs,
-            heartbeats=heartbeats,
-        )
+        made = made_of(settings, opened, places, providers, sessions)
         beyond = tools_of(servers, opened, settings, places.of, places.choice_of, on_warning)
         turns = TurnRunner(parts_of(made, tasks, more_tools(made, tasks if goes_on else None, chats), beyond))
         told = SessionCommands(turns, opened.rules, lambda key: described(servers.infos(key)), made.heartbeats)

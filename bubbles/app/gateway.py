@@ -18,7 +18,7 @@ from bubbles.app.workshop import Workshop, enforced
 from bubbles.bus import OutboundMessage
 from bubbles.channels import registry
 from bubbles.channels.contract import Channel, FatalChannelError, Incoming
-from bubbles.channels.supervisor import Supervisor
+from bubbles.channels.supervisor import Phase, Supervisor
 from bubbles.config.channels import ChannelSettings
 from bubbles.config.schema import Settings
 from bubbles.cron.service import CronService
@@ -133,7 +133,7 @@ async def gateway(
                 intake = Intake(_neighbours(bubbles, ledger, post, channels, metrics))
                 outlet.on_settled = intake.eased
                 cron = CronService(bubbles.jobs, partial(runs.run, bubbles.dispatcher.deliver))
-                watched = _watched(channels, intake, cron, ledger, taking, metrics)
+                watched = _watched(channels, intake, cron, (ledger, post, metrics), taking)
                 where = shop.settings.gateway
                 token = None if where.token is None else where.token.get_secret_value()
                 async with Health(where.host, where.port, token, lambda: readiness(watched), metrics) as health:
@@ -147,10 +147,11 @@ async def gateway(
                         )
                     finally:
                         taking.clear()
-                        beats.cancel()
                         with suppress(TimeoutError):
                             async with asyncio.timeout(GRACE_S):
+                                await cron.leave()
                                 await bubbles.dispatcher.idle()
+                        beats.cancel()
         for task in supervised:
             task.cancel()
 
@@ -188,8 +189,10 @@ def _neighbours(bubbles: Assistant, ledger: Ledger, post: Post, channels: Channe
 
 
 def _watched(
-    channels: Channels, intake: Intake, cron: CronService, ledger: Ledger, taking: asyncio.Event, metrics: Metrics
+    channels: Channels, intake: Intake, cron: CronService, near: tuple[Ledger, Post, Metrics], taking: asyncio.Event
 ) -> Watched:
+    ledger, post, metrics = near
+
     def take(name: str) -> Callable[[Incoming], Awaitable[None]]:
         async def taken(message: Incoming) -> None:
             if not taking.is_set():  # it is stopped: the platform keeps the message for the next start
@@ -199,16 +202,25 @@ def _watched(
         return taken
 
     supervisors = {
-        name: Supervisor(
-            channel,
-            take(name),
-            on_restart=partial(metrics.count, "bubbles_channel_restarts_total", channel=name),
-        )
+        name: Supervisor(channel, take(name), on_phase=_heard(name, post, metrics))
         for name, channel in channels.made.items()
     }
+    metrics.watch("bubbles_parcels_waiting", "Messages that have not arrived yet.", lambda: [({}, post.waiting)])
     return Watched(
         supervisors=supervisors, broken=channels.broken, intake=intake, cron=cron, ledger=ledger, taking=taking
     )
+
+
+def _heard(name: str, post: Post, metrics: Metrics) -> Callable[[Phase], None]:
+    """What is done when a channel comes back, or goes."""
+
+    def heard(phase: Phase) -> None:
+        if phase is Phase.STARTING:
+            metrics.count("bubbles_channel_restarts_total", channel=name)
+        elif phase is Phase.UP:
+            post.connected(name)
+
+    return heard
 
 
 def _holds_files(settings: Settings) -> bool:

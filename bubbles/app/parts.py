@@ -48,14 +48,22 @@ class Made:
     heartbeats: SessionHeartbeats
 
 
-def jobs_of(settings: Settings, sessions: Sessions) -> tuple[JobStore, SessionHeartbeats]:
-    """Those of the data directory, whoever runs them."""
+def made_of(settings: Settings, opened: Gate, places: Places, providers: ProviderPool, sessions: Sessions) -> Made:
+    """With the jobs of the data directory, whoever runs them."""
     from bubbles.cron.store import JobStore
     from bubbles.dispatch.heartbeat import SessionHeartbeats
     from bubbles.gateway.lock import running
 
-    store = JobStore(settings.data_dir)
-    return store, SessionHeartbeats(store, sessions, partial(running, settings.data_dir))
+    jobs = JobStore(settings.data_dir)
+    return Made(
+        settings=settings,
+        opened=opened,
+        places=places,
+        providers=providers,
+        sessions=sessions,
+        jobs=jobs,
+        heartbeats=SessionHeartbeats(jobs, sessions, partial(running, settings.data_dir)),
+    )
 
 
 def keys(settings: Settings) -> KeyOf:

@@ -45,8 +45,8 @@ def readiness(watched: Watched) -> Readiness:
     whys = [f"{each.name} is {each.phase}" for each in channels if not each.up]
     if not watched.taking.is_set():
         whys.insert(0, "it takes no messages: it is being started or stopped")
-    if problems:
-        whys.append("jobs: " + problems[0])
+    if not watched.cron.readable:
+        whys.append(f"jobs: {problems[0] if problems else 'they were not looked at yet'}")
     return Readiness(
         ready=not whys,
         why="; ".join(whys),

@@ -10,6 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 
+from bubbles.backoff import pause_s
 from bubbles.channels.contract import Channel, ChannelError, FatalChannelError, Incoming
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
@@ -58,15 +59,17 @@ class Supervisor:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         random: Callable[[], float] = random.random,
-        on_restart: Callable[[], object] = lambda: None,
+        on_phase: Callable[[Phase], object] = lambda _: None,
     ) -> None:
-        """``clock`` and ``sleep`` go by the same seconds; ``random`` gives a number from 0 to 1."""
+        """``clock`` and ``sleep`` go by the same seconds; ``random`` gives a number from 0 to 1. Each new phase is told
+        to ``on_phase``.
+        """
         self._channel = channel
         self._deliver = take
         self._clock = clock
         self._sleep = sleep
         self._random = random
-        self._on_restart = on_restart
+        self._on_phase = on_phase
         self._phase, self._since = Phase.STARTING, time.time()
         self._who = self._why = self._last_reason = ""
         self._restarts = self._failures = self._taking = 0
@@ -93,7 +96,6 @@ class Supervisor:
                     return
                 await self._sleep(self._pause_s())
                 self._restarts += 1
-                self._on_restart()
         finally:
             self._set(Phase.OFF, self._why)
 
@@ -184,13 +186,13 @@ class Supervisor:
         _log.warning("channel %s was lost: %s", self._channel.name, self._why, exc_info=traced)
 
     def _pause_s(self) -> float:
-        """1 s, 2 s, 4 s, …, and up to a quarter more, so that many do not come back at once."""
-        return min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(self._failures - 1, 30)) * (1 + self._random() / 4)
+        return pause_s(self._failures, first_s=FIRST_PAUSE_S, longest_s=LONGEST_PAUSE_S, chance=self._random)
 
     def _set(self, phase: Phase, why: str) -> None:
+        self._why = why
         if phase is not self._phase:
             self._phase, self._since = phase, time.time()
-        self._why = why
+            self._on_phase(phase)
 
 
 def _leaves(error: BaseException | None) -> Iterator[BaseException]:

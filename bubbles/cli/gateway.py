@@ -91,7 +91,8 @@ async def _served(shop: Workshop, log: Log) -> None:
     from bubbles.app.gateway import run_gateway
     from bubbles.gateway.notify import Announcer
 
-    await watched(lambda on_ready: run_gateway(shop, on_ready=on_ready, on_secret=log.learn), Announcer(shop.settings.host_env))
+    announcer = Announcer(shop.settings.host_env)
+    await watched(lambda on_ready: run_gateway(shop, on_ready=on_ready, on_secret=log.learn), announcer)
 
 
 async def watched(serve: Callable[[OnReady], Coroutine[Any, Any, None]], manager: Announcer) -> None:

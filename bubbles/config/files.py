@@ -72,10 +72,11 @@ def content(path: Path, max_bytes: int) -> bytes:
     Raises OSError, and ValueError for what is larger, or is no regular file.
     """
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    regular = stat.S_ISREG(os.fstat(fd).st_mode)
+    if not regular:
+        os.close(fd)  # open() would not, for a directory
+        raise ValueError("it is no regular file")
     with open(fd, "rb") as file:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode):
-            raise ValueError("it is no regular file")
         data = file.read(max_bytes + 1)
     if len(data) > max_bytes:
         raise ValueError(f"it is larger than {max_bytes:,} bytes")

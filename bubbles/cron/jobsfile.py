@@ -58,6 +58,7 @@ class Sheet:
     top: dict[str, Any] = field(default_factory=dict)
     entries: list[_Entry] = field(default_factory=list)
     changed: bool = field(default=False, init=False)
+    _places: dict[str, _Entry] = field(default_factory=dict, init=False)
 
     @property
     def jobs(self) -> tuple[Job, ...]:
@@ -68,7 +69,8 @@ class Sheet:
         return tuple(entry.problem for entry in self.entries if entry.problem)
 
     def find(self, ident: str) -> Job | None:
-        return next((job for job in self.jobs if job.id == ident), None)
+        entry = self._by_id().get(ident)
+        return None if entry is None else entry.job
 
     @property
     def idents(self) -> frozenset[str]:
@@ -77,9 +79,11 @@ class Sheet:
 
     def put(self, job: Job) -> None:
         """In place of the one with its id, or at the end."""
-        entry = next((entry for entry in self.entries if entry.job is not None and entry.job.id == job.id), None)
+        entry = self._by_id().get(job.id)
         if entry is None:
-            self.entries.append(_Entry(entries.written(job), job))
+            entry = _Entry(entries.written(job), job)
+            self.entries.append(entry)
+            self._places[job.id] = entry
         elif entry.job == job:
             return
         else:
@@ -90,6 +94,13 @@ class Sheet:
         kept = [entry for entry in self.entries if entry.job is None or entry.job.id != ident]
         self.changed = self.changed or len(kept) != len(self.entries)
         self.entries = kept
+        self._places.pop(ident, None)
+
+    def _by_id(self) -> dict[str, _Entry]:
+        """Made once: somebody may change all of a thousand jobs."""
+        if not self._places:
+            self._places = {entry.job.id: entry for entry in self.entries if entry.job is not None}
+        return self._places
 
     def text(self) -> str:
         whole = {"version": VERSION, **self.top, "jobs": [entry.raw for entry in self.entries]}
@@ -180,10 +191,7 @@ class JobsFile:
             fd = os.open(self._lock, flags, 0o600)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if os.path.samestat(os.fstat(fd), os.stat(self._lock)):
-                    return fd
-            except FileNotFoundError:
-                pass  # somebody removed it meanwhile, and the next one would not see this lock
+                return fd
             except BlockingIOError:
                 if time.monotonic() > end:
                     os.close(fd)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -85,15 +85,25 @@ class CronService:
         self._seen = _Seen()
         self._jobs = 0
         self._problems: tuple[str, ...] = ()
+        self._over: dict[str, tuple[Begun, str]] = {}
+        """Runs whose end is not written down yet, with their outcomes."""
         self._unwritten: dict[str, str] = {}
-        """Jobs whose end could not be written down yet, and why."""
+        """Those of them of which that could not be done, and why."""
         self._writing = asyncio.Lock()
         """One thread at a time waits for the file, however many runs end at once."""
+        self._leaving = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
 
     @property
     def problems(self) -> tuple[str, ...]:
         """A sentence each: what keeps jobs from running; empty if all is well."""
         return (*self._problems, *sorted(set(self._unwritten.values())))
+
+    @property
+    def readable(self) -> bool:
+        """False: the file cannot be read or written, and no job runs. Else ``problems`` are of single jobs."""
+        return self._seen.stamp is not None and not self._unwritten
 
     @property
     def jobs(self) -> int:
@@ -121,8 +131,17 @@ class CronService:
                 await self._tick(runs)
                 await self._clocks.sleep(self._pause_s())
 
+    async def leave(self) -> None:
+        """Begin nothing more, and return once all that runs has ended and is written down. ``run`` has to go on that
+        long; whoever waits sets the limit.
+        """
+        self._leaving.set()
+        async with self._writing:
+            pass  # what is being begun just now is counted then
+        await self._idle.wait()
+
     def _pause_s(self) -> float:
-        if self._seen.soonest is None or self._seen.stamp is None:
+        if self._seen.soonest is None or self._seen.stamp is None or self._leaving.is_set():
             return LOOK_S
         left_s = (self._seen.soonest - self._clocks.wall()).total_seconds()
         return min(LOOK_S, max(left_s, 0.001))
@@ -132,6 +151,8 @@ class CronService:
         seen = self._seen
         clock_set = seen.wall is not None and (now - seen.wall).total_seconds() < at_s - seen.at_s - JUMP_S
         seen.wall, seen.at_s = now, at_s
+        if self._leaving.is_set():
+            return
         try:
             same = seen.stamp is not None and await self._store.stamp() == seen.stamp
             if (
@@ -143,6 +164,8 @@ class CronService:
                 return
             clock_set = clock_set or not self._began
             async with self._writing:
+                if self._leaving.is_set():
+                    return
                 looked, stamp = await self._store.transact(lambda sheet: self._look(sheet, now, clock_set=clock_set))
         except JobError as error:
             # The clock may have been set in this very moment: the next look that succeeds has to know.
@@ -158,6 +181,7 @@ class CronService:
             _log.warning("job %s was due while nothing ran, and is not made up any more", job.id)
         for begun in looked.begun:
             self._running.add(begun.job.id)
+            self._idle.clear()
             runs.create_task(self._carry_out(begun))
 
     def _look(self, sheet: Sheet, now: datetime, *, clock_set: bool) -> _Look:
@@ -202,32 +226,43 @@ class CronService:
             _log.exception("job %s failed", ident)
             outcome = due.FAILED
         await self._end(begun, outcome)
-        self._running.discard(ident)
 
     async def _end(self, begun: Begun, outcome: str) -> None:
         """Until it is written down the job does not run again."""
-
-        def work(sheet: Sheet) -> None:
-            job = sheet.find(begun.job.id)
-            if job is None:
-                return  # removed while it ran
-            kept = due.ended(job, begun, outcome, self._clocks.wall())
-            if kept is None:
-                sheet.remove(job.id)
-            else:
-                sheet.put(kept)
-
+        ident = begun.job.id
+        self._over[ident] = (begun, outcome)
         while True:
             try:
                 async with self._writing:
-                    await self._store.transact(work)
-                self._unwritten.pop(begun.job.id, None)
+                    if ident in self._over:  # else it went with another that ended at the same time
+                        await self._write_down(dict(self._over))
+                self._unwritten.pop(ident, None)
                 return
             except JobError as error:
-                if begun.job.id not in self._unwritten:
-                    _log.error("how job %s ended cannot be written down yet: %s", begun.job.id, error)
-                self._unwritten[begun.job.id] = str(error)
+                if ident not in self._unwritten:
+                    _log.error("how job %s ended cannot be written down yet: %s", ident, error)
+                self._unwritten[ident] = str(error)
             await self._clocks.sleep(LOOK_S)
+
+    async def _write_down(self, over: Mapping[str, tuple[Begun, str]]) -> None:
+        now = self._clocks.wall()
+
+        def work(sheet: Sheet) -> None:
+            kept = {job.id: job for job in sheet.jobs}
+            for ident in over.keys() & kept.keys():  # the others were removed while they ran
+                job = due.ended(kept[ident], *over[ident], now)
+                if job is None:
+                    sheet.remove(ident)
+                else:
+                    sheet.put(job)
+
+        await self._store.transact(work)
+        # Here, with the file still ours: a look in between would not see when they are due again.
+        for ident in over:
+            del self._over[ident]
+            self._running.discard(ident)
+        if not self._running:
+            self._idle.set()
 
     def _tell(self, problems: tuple[str, ...]) -> None:
         """In the log once, for as long as it stays the same."""

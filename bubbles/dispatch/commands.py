@@ -139,7 +139,7 @@ class SessionCommands:
     async def _set(self, key: str, value: str, origin: Origin) -> str:
         session = await self._turns.parts.sessions.open(origin.session_key)
         path = session.folders.state / CONFIG
-        known = self._turns.parts.known()
+        known = await asyncio.to_thread(self._turns.parts.known)  # it looks for installed packages
         try:
             await asyncio.to_thread(change_session_setting, path, key, value, known=known)
         except ConfigError as error:

@@ -247,7 +247,10 @@ class Dispatcher:
         observer = self._observer(origin)
         try:
             if message.ticket and origin.trigger.by_person:
-                self._offer(OutboundMessage(address=origin.address, text="", kind=Kind.WORKING))
+                working = OutboundMessage(
+                    address=origin.address, text="", kind=Kind.WORKING, settles=tuple(worker.tickets)
+                )
+                self._offer(working)
             async with self._slots.held(origin.session_key):
                 if message.ticket:
                     await self._wiring.begun(message.ticket)

@@ -33,6 +33,8 @@ SPARE = 100
 """More that are taken of what can make room: an answer to a question that a turn waits for, or ``/stop``."""
 LOOK_S = 1.0
 """After which who waits for room looks by itself."""
+KEPT_S = 86_400.0
+"""How long a message waits for its channel to be on again, as answers do."""
 MAX_TRIES = 3
 GIVEN_UP = (
     "I was interrupted {tries} times while working on: «{text}». I do not try it again by myself: send it again if it "
@@ -74,6 +76,7 @@ class Intake:
     def __init__(self, near: Neighbours, clock: Callable[[], float] = time.time) -> None:
         """``clock`` gives seconds since 1970."""
         self._near = near
+        self._clock = clock
         self._chats: WeakValueDictionary[Address, asyncio.Lock] = WeakValueDictionary()
         self._eased = asyncio.Event()
         self._turned_away = {name: TurnedAway(name, clock) for name in near.channels}
@@ -121,10 +124,16 @@ class Intake:
         self._eased.set()
 
     async def resume(self) -> None:
-        """Hand on what an earlier process of this program had taken and not dealt with. Before any channel runs."""
+        """Hand on what an earlier process of this program had taken and not dealt with. Before any channel runs.
+
+        What came by a channel that is not on now waits for a later start, for a day.
+        """
         for kept in await self._near.ledger.waiting():
             message = kept.message
-            last_words = _last_words(kept, self._near.access.get(message.address.channel))
+            settings = self._near.access.get(message.address.channel)
+            if settings is None and self._clock() - kept.taken_at < KEPT_S:
+                continue
+            last_words = _last_words(kept, settings)
             if last_words is not None:
                 await self._settle(message, last_words)
                 continue

@@ -48,7 +48,7 @@ class Progress:
     def shown(self, message_id: str | None, turn: int) -> None:
         """As a message of that id; without one it cannot be edited, and nothing more is shown of this turn."""
         if turn == self.turn:
-            self.message_id = message_id
+            self.message_id = message_id if self._traits.edits else None
             self._dead = self._traits.edits and message_id is None
 
     def wait(self, turn: int) -> None:

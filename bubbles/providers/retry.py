@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 
+from bubbles.backoff import pause_s
 from bubbles.providers.contract import ModelReply, ModelRequest, Provider, ProviderError, TextSink
 
 FIRST_WAIT_S = 1.0
@@ -61,7 +62,7 @@ class Retrying:
         """Seconds before the next try, after this many."""
         if error.retry_after_s is not None:
             return error.retry_after_s + self._jitter() / 2  # never earlier than the server asks for
-        return min(FIRST_WAIT_S * 2.0 ** (attempt - 1), LONGEST_BACK_OFF_S) * (1 + self._jitter() / 4)
+        return pause_s(attempt, first_s=FIRST_WAIT_S, longest_s=LONGEST_BACK_OFF_S, chance=self._jitter)
 
 
 class _Watched:

@@ -1,5 +1,7 @@
 """What Telegram may answer beside what every platform may.
 
+ChannelError (of the contract)
+└── SecondPollerError       another program asks for the updates of this bot
 SendError (of the contract)
 ├── NotSentError
 │   ├── TokenRefusedError   it does not know the token
@@ -10,7 +12,15 @@ SendError (of the contract)
 
 from __future__ import annotations
 
-from bubbles.channels.contract import FatalChannelError, NotSentError, RefusedError
+from bubbles.channels.contract import ChannelError, FatalChannelError, NotSentError, RefusedError
+
+
+class SecondPollerError(ChannelError):
+    def __init__(self) -> None:
+        super().__init__(
+            "another program asks for the messages of the bot of channels.telegram.token: stop that one, or give this "
+            "one a bot of its own"
+        )
 
 
 class TokenRefusedError(NotSentError):

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bubbles.channels.contract import ChannelError, Link, Memory, SlowDownError
-from bubbles.channels.telegram.errors import ConflictError, TokenRefusedError
+from bubbles.channels.telegram.errors import ConflictError, SecondPollerError, TokenRefusedError
 from bubbles.channels.telegram.updates import Json, album_of
 
 log = logging.getLogger(__name__)
@@ -77,7 +77,6 @@ class Polling:
         return batch
 
     async def _whole(self, batch: list[Json], link: Link) -> list[Json]:
-        batch = _room_to_grow(batch)
         for _ in range(MAX_LOOKS):
             albums = _parts_of_albums(batch)
             if not albums:
@@ -91,30 +90,14 @@ class Polling:
     async def _ask(self, poll_s: int, link: Link) -> list[Json]:
         if self._clock() - self._told_at > FORGOTTEN_S:
             self._offset = None
-        answer_s = poll_s + self._pace.late_s
-        more = {"offset": self._offset, "timeout": poll_s, "limit": AT_ONCE, "allowed_updates": list(WANTED)}
-        wait_s = 0.0
+        batch, wait_s = [], 0.0
         try:
-            found = await self._call("getUpdates", answer_s=answer_s, **more)
-        except TokenRefusedError as error:
-            raise error.fatal() from None
+            batch = await asked(self._call, self._offset, poll_s, poll_s + self._pace.late_s)
         except SlowDownError as error:
-            found, wait_s = [], min(error.retry_after_s, self._pace.poll_s)
-        except ConflictError as error:
-            if "webhook" not in str(error):
-                raise ChannelError(
-                    "another program asks for the messages of the bot of channels.telegram.token: stop that one, or "
-                    "give this one a bot of its own"
-                ) from None
-            log.warning("the bot of channels.telegram.token had a webhook, which is taken away: messages come here now")
-            await self._call("deleteWebhook")
-            found = []
+            wait_s = min(error.retry_after_s, self._pace.poll_s)
         link.alive()
-        if not isinstance(found, list):
-            raise ChannelError("what the server of channels.telegram.baseUrl answers is not what Telegram does")
         await asyncio.sleep(wait_s)
-        known = [each for each in found if isinstance(each, dict) and isinstance(each.get("update_id"), int)]
-        return sorted(known, key=lambda each: int(each["update_id"]))
+        return batch
 
     async def _load(self) -> None:
         try:
@@ -127,6 +110,31 @@ class Polling:
     async def _told(self, offset: int) -> None:
         self._offset, self._told_at = offset, self._clock()
         await self._memory.save(KEY, json.dumps({"bot": self._bot, "next": offset, "at": self._told_at}))
+
+
+async def asked(call: Call, offset: int | None, poll_s: int, answer_s: float) -> list[Json]:
+    """One batch, which has arrived once ``offset`` is beyond it. A webhook is taken away.
+
+    Raises FatalChannelError for a token that is not known, SecondPollerError, SlowDownError, other ChannelError.
+    """
+    more = {"offset": offset, "timeout": poll_s, "limit": AT_ONCE, "allowed_updates": list(WANTED)}
+    failure: ChannelError
+    try:
+        found = await call("getUpdates", answer_s=answer_s, **more)
+    except TokenRefusedError as error:
+        failure = error.fatal()
+    except ConflictError as error:
+        if "webhook" in str(error):
+            log.warning("the bot of channels.telegram.token had a webhook, which is taken away: messages come here now")
+            await call("deleteWebhook")
+            return []
+        failure = SecondPollerError()
+    else:
+        if isinstance(found, list):
+            known = [each for each in found if isinstance(each, dict) and isinstance(each.get("update_id"), int)]
+            return sorted(known, key=lambda each: int(each["update_id"]))
+        failure = ChannelError("what the server of channels.telegram.baseUrl answers is not what Telegram does")
+    raise failure
 
 
 def grouped(batch: Sequence[Json]) -> list[list[Json]]:
@@ -155,4 +163,3 @@ def _album(update: Json) -> tuple[str, str] | None:
         return album_of(update)
     except (LookupError, TypeError, ValueError, AttributeError):
         return None
-

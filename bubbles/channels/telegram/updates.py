@@ -61,7 +61,7 @@ def place(chat_id: str) -> tuple[int, int | None]:
 
 
 def is_group(message: Json) -> bool:
-    return message["chat"]["type"] in GROUPS
+    return str(message["chat"]["type"]) != "private"
 
 
 def author(message: Json) -> Seen | None:

@@ -236,7 +236,7 @@ class Wire:
 
     def _reason(self, text: str) -> str:
         """One short line without a secret."""
-        secrets = [self._token, quote(self._token, safe=""), urlsplit(self._proxy or "").password or ""]
+        secrets = [self._token, self._token.partition(":")[2], urlsplit(self._proxy or "").password or ""]
         for secret in filter(None, secrets):
             text = text.replace(secret, "…")
         return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:MAX_REASON]

@@ -6,7 +6,6 @@ A task of its own owns the connection; whoever calls waits for the answer to tha
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -14,6 +13,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from bubbles.backoff import pause_s
 from bubbles.mcp.client.catalogue import Catalogue
 from bubbles.mcp.client.closing import Closing
 from bubbles.mcp.client.endpoint import Endpoint, GoneError
@@ -169,10 +169,10 @@ class Connection:
                         continue
                     return
                 failures = 1 if lived_s >= STEADY_S else failures + 1
-                pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(failures - 1, 30)) * (1 + random.random() / 4)
-                self._state, self._retry_at = ServerState.WAITING, time.monotonic() + pause_s
+                waits_s = pause_s(failures, first_s=FIRST_PAUSE_S, longest_s=LONGEST_PAUSE_S)
+                self._state, self._retry_at = ServerState.WAITING, time.monotonic() + waits_s
                 self._tried.set()
-                await self._pause(pause_s, lambda: self._state is not ServerState.WAITING)
+                await self._pause(waits_s, lambda: self._state is not ServerState.WAITING)
         finally:
             self._state, self._talk = ServerState.IDLE, None
             self._tried.set()

@@ -53,7 +53,7 @@ def test_b100_angle_brackets_are_text_and_the_rest_is_formatted() -> None:
         ("[m](mailto:a@b.c)", '<a href="mailto:a@b.c">m</a>'),
         ("a\n\n---\n\nb", "a\n\n———\n\nb"),
         ("| a | bc |\n|---|---|\n| 中 | `<d>` |", "<pre>a  | bc\n---+----\n中 | &lt;d&gt;</pre>"),
-        ("[1]: https://x.y", "[1]: https://x.y"),
+        ("see [1]\n\n[1]: https://x.y", "see [1]\n\n[1]: https://x.y"),
         ("a  \nb\nc", "a\nb\nc"),
     ],
 )

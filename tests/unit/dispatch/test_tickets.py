@@ -25,7 +25,7 @@ async def says(here: Scene, text: str, ticket: str, trigger: Trigger = Trigger.U
 
 
 def settled(here: Scene) -> list[tuple[Kind, tuple[str, ...], bool]]:
-    return [(said.kind, said.settles, said.failed) for said in here.sent if said.settles]
+    return [(said.kind, said.settles, said.failed) for said in here.sent if said.settles and said.kind != Kind.WORKING]
 
 
 async def test_a_reply_settles_what_it_answers_and_the_end_follows() -> None:

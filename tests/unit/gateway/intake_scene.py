@@ -75,9 +75,10 @@ async def scene(
     ledger: Ledger | None = None,
     clock: Callable[[], float] = Clock(),
     asked: tuple[Address, ...] = (),
+    on: bool = True,
 ) -> AsyncIterator[Scene]:
-    """``asked``: chats in which a question waits."""
-    metrics, channels = Metrics(), {"fake": FakeChannel()}
+    """``asked``: chats in which a question waits. ``on``: whether the fake is."""
+    metrics, channels = Metrics(), {"fake": FakeChannel()} if on else {}
     data_dir = root / "home"
     async with ledger or Ledger(data_dir / "gateway" / "ledger.db") as kept, Post(kept, channels, metrics) as post:
         delivered: list[InboundMessage] = []
@@ -87,7 +88,7 @@ async def scene(
 
         near = Neighbours(
             channels=channels,
-            access={"fake": access},
+            access={"fake": access} if on else {},
             ledger=kept,
             post=post,
             files=Files(data_dir, Sessions(data_dir, skills=root / "none"), 1_000_000),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from bubbles.bus import InboundMessage
 from bubbles.channels.contract import Incoming
 from bubbles.config.channels import ChannelSettings
-from bubbles.gateway.intake import BROKEN
+from bubbles.gateway.intake import BROKEN, KEPT_S
 from tests.unit.gateway.intake_scene import HERE, heard, scene
 
 
@@ -115,3 +116,17 @@ async def test_one_message_that_cannot_be_handed_on_does_not_hinder_the_others(t
     async with scene(tmp_path, deliver=deliver) as here:
         await here.intake.resume()
         assert (delivered, await here.notices()) == (["two"], [BROKEN])
+
+
+@pytest.mark.req("OPS-02")
+async def test_what_came_by_a_channel_that_is_off_now_waits_for_it_for_a_day(tmp_path: Path) -> None:
+    await before(tmp_path, heard("one"))
+    async with scene(tmp_path, on=False, clock=time.time) as off:
+        await off.intake.resume()
+        assert (off.delivered, off.ledger.undone) == ([], 1)
+    async with scene(tmp_path, clock=time.time) as here:
+        await here.intake.resume()
+        assert here.texts == ["one"]
+    async with scene(tmp_path, on=False, clock=lambda: time.time() + KEPT_S) as late:
+        await late.intake.resume()
+        assert (late.delivered, late.ledger.undone, await late.notices()) == ([], 0, [])
