@@ -33,14 +33,17 @@ async def cut_off(base: Path, *said: str) -> None:
     """A turn that waits for a person when the program is told to end."""
     person = Person(says=None)
     script: list[Step] = [
-        calls(("write_file", {"path": "data/log", "content": "once\n"}), ("exec", {"script": "curl https://example.org/x"}))
+        calls(
+            ("write_file", {"path": "data/log", "content": "once\n"}),
+            ("exec", {"script": "curl https://example.org/x"}),
+        )
     ]
     async with scene(base, script, person=person) as here:
         for number, text in enumerate(said):
             await here.bubbles.dispatcher.deliver(message(text, f"t{number}"))
             if number == 0:
                 await person.asked.wait()
-    assert not [sent for sent in here.channel.sent if sent.settles]
+    assert [sent.kind for sent in here.channel.sent if sent.settles] == [Kind.WORKING]
 
 
 async def test_it_goes_on_with_all_that_is_known_and_repeats_nothing(tmp_path: Path) -> None:
