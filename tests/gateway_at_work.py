@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -185,7 +185,9 @@ class AtWork:
 
     async def settled(self) -> None:
         """Everything that was taken is dealt with, and all that was to be said has arrived."""
-        await until(lambda: not self.ledger.undone and not self.gateway.post.waiting)
+        async with asyncio.timeout(10):
+            while self.ledger.undone or await self.ledger.parcels():  # noqa: ASYNC110 - the disk tells nobody
+                await asyncio.sleep(0.005)
 
 
 async def until(is_so: Callable[[], object], within_s: float = 10.0) -> None:
@@ -212,17 +214,11 @@ async def _opened(settings: Settings) -> AsyncIterator[Workshop]:
 
 
 @asynccontextmanager
-async def at_work(
-    disk: Disk,
-    script: Iterable[Step] | Think = (),
-    *,
-    hurry: bool = False,
-    environment: Mapping[str, str] | None = None,
-) -> AsyncIterator[AtWork]:
+async def at_work(disk: Disk, script: Iterable[Step] | Think = (), *, hurry: bool = False) -> AsyncIterator[AtWork]:
     """``hurry``: it is not let end what it is at when the context is left, as by a second Ctrl-C."""
     model = Model(script)
     await asyncio.to_thread(disk.prepare)
-    settings = await asyncio.to_thread(load_settings, disk.environment | dict(environment or {}))
+    settings = await asyncio.to_thread(load_settings, disk.environment)
     access = {name: disk.access.get(name, OPEN) for name in disk.channels}
     try:
         async with asyncio.timeout(None) as limit:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from bubbles.agent.contract import Arrival, TurnObserver
 from bubbles.agent.usage import total
-from bubbles.bus import Origin
+from bubbles.bus import Origin, Trigger
 from bubbles.providers.contract import NO_USAGE, AssistantMessage, ToolCall, ToolMessage, Usage, UserMessage
 from bubbles.sessions.contract import Author, History, SessionError, TurnEnd
 from bubbles.sessions.history import completed
@@ -127,4 +127,6 @@ class Turn:
         for call in tuple(self.history.open_calls):
             unknown = STOPPED if end is TurnEnd.STOPPED else FAILED
             await self.answer(call, unknown if call.id == self.running else NOT_RUN.get(end, NOT_RUN[TurnEnd.FAILED]))
-        await self.history.end_turn(end, turn=self.id, discard=self.silent)
+        # A job that fails all night would pile up messages without an answer before whatever a person says next.
+        in_vain = end is TurnEnd.FAILED and not self.calls and self.origin.trigger in (Trigger.CRON, Trigger.HEARTBEAT)
+        await self.history.end_turn(end, turn=self.id, discard=self.silent or in_vain)

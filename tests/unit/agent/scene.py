@@ -145,12 +145,13 @@ class Scene:
         author: Author = Author.PERSON,
         pending: Callable[[], list[UserMessage]] = list,
         prompt: str = PROMPT,
+        origin: Origin = HERE,
     ) -> TurnOutcome:
         return await self.loop.run(
             self.history,
             UserMessage(text=text),
             author=author,
-            origin=HERE,
+            origin=origin,
             prompt=prompt,
             observer=self.seen,
             pending=pending,

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
-from bubbles.bus import Origin
+from bubbles.bus import Origin, Trigger
+from bubbles.providers.contract import Category, ProviderError
 from bubbles.providers.scripted import calls
 from bubbles.sessions.contract import TurnEnd
 from bubbles.sessions.entries import Ended
 from bubbles.tools.contract import ToolResult
-from tests.unit.agent.scene import Note, NoteArgs, scene
+from tests.unit.agent.scene import HERE, Note, NoteArgs, scene
 
 pytestmark = pytest.mark.req("TOOL-10")
 
@@ -39,3 +40,15 @@ async def test_a_silent_call_ends_the_turn_and_the_model_sees_nothing_of_it_agai
     assert at.history.contents[-1] == Ended(end=TurnEnd.DONE, discard=True)
     await at.say("Go on.")
     assert [message.text for message in at.requests[-1].messages] == [*[message.text for message in there], "Go on."]
+
+
+@pytest.mark.req("CRON-05")
+@pytest.mark.parametrize(("trigger", "calls_before", "kept"), [("cron", 0, 0), ("cron", 1, 3), ("user", 0, 1)])
+async def test_a_job_that_failed_before_it_did_anything_leaves_nothing(
+    trigger: str, calls_before: int, kept: int
+) -> None:
+    failure = ProviderError(Category.UNAVAILABLE, "no")
+    at = scene(*[calls(("note", {"text": "did"}))] * calls_before, failure)
+    outcome = await at.say("Look.", origin=replace(HERE, trigger=Trigger(trigger)))
+    assert outcome.end is TurnEnd.FAILED
+    assert len(at.history.messages) == kept
