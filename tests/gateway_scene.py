@@ -1,7 +1,7 @@
 """A ``bubbles gateway`` process with a home of its own, and what a person does with it: start it, kill it, stop it.
 
-    async with bot_api() as telegram, serving(brain) as model:
-        gateway = GatewayScene(tmp_path, telegram_environment(telegram) | model.environment)
+async with bot_api() as telegram, serving(brain) as model:
+    async with GatewayScene(tmp_path, telegram_environment(telegram) | model.environment) as gateway:
         await gateway.starts()
         await gateway.killed()
 """
@@ -19,7 +19,7 @@ import sys
 import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import psutil
 
@@ -53,7 +53,7 @@ def free_port() -> int:
 
 
 class GatewayScene:
-    """One data directory; one process at a time, or none."""
+    """One data directory; one process at a time, or none. Leaving the context kills it."""
 
     def __init__(self, base: Path, environment: Mapping[str, str]) -> None:
         self.home = base / "home"
@@ -75,14 +75,17 @@ class GatewayScene:
         """What all processes wrote, one after the other."""
         self._process: asyncio.subprocess.Process | None = None
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *how: object) -> None:
+        if self._process is not None:
+            await self.killed()
+
     @property
     def process(self) -> psutil.Process:
         assert self._process is not None
         return psutil.Process(self._process.pid)
-
-    @property
-    def runs_now(self) -> bool:
-        return self._process is not None
 
     async def begins(self) -> None:
         """It is started, and goes on by itself."""
@@ -105,6 +108,10 @@ class GatewayScene:
         return time.monotonic() - began
 
     async def is_ready(self, within_s: float = START_S) -> None:
+        await self.answers("/readyz", within_s)
+
+    async def answers(self, path: str, within_s: float = START_S) -> None:
+        """Returns once it says 200 there."""
         assert self._process is not None
         found: Any = None
         try:
@@ -113,17 +120,17 @@ class GatewayScene:
                     if self._process.returncode is not None:
                         raise AssertionError(f"it ended with {self._process.returncode}:\n{self.told()}")
                     try:
-                        status, found = await self.asks("/readyz")
+                        status, found = await self.asks(path)
                     except OSError:
                         status = 0
                     if status == 200:
                         return
                     await asyncio.sleep(0.02)
         except TimeoutError:
-            raise AssertionError(f"it is not ready after {within_s} s: {found}\n{self.told()}") from None
+            raise AssertionError(f"{path} is not well after {within_s} s: {found}\n{self.told()}") from None
 
     async def killed(self) -> None:
-        """kill -9, wherever it is just now."""
+        """By SIGKILL, wherever it is just now."""
         await self._ends(signal.SIGKILL)
 
     async def stops(self) -> tuple[int, float]:

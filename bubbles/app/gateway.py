@@ -30,10 +30,11 @@ from bubbles.gateway.ledger import Ledger, Memory
 from bubbles.gateway.listening import is_loopback, refuse_open
 from bubbles.gateway.metrics import Metrics
 from bubbles.gateway.post import Post
-from bubbles.gateway.services import ChatCourier, ChatMembers
+from bubbles.gateway.services import ChatCourier, ChatMembers, is_put_out
 from sandbox_backends.contract import Enforces
 
 if TYPE_CHECKING:
+    from bubbles.dispatch.contract import Send
     from bubbles.providers.contract import Provider
 
 LEDGER = "ledger.db"
@@ -110,12 +111,12 @@ async def gateway(
 ) -> AsyncIterator[Gateway]:
     """All of it at work while the context lasts. Leaving it takes nothing new, and gives turns ``GRACE_S`` to end."""
     metrics = Metrics()
-    runs = JobRuns(metrics)
+    runs = JobRuns(metrics, lambda address: is_put_out(address, ledger, channels.access))
     taking = asyncio.Event()
     async with asyncio.TaskGroup() as up:  # what still has to be said goes out while the channels are up
         supervised: list[asyncio.Task[None]] = []
         async with Post(ledger, channels.made, metrics) as post:
-            outlet = _Outlet(post, runs, metrics)
+            outlet = Outlet(post.put, runs)
             async with assistant(
                 shop,
                 approver_for=chat_approvers(post, channels.made),
@@ -156,20 +157,21 @@ async def gateway(
             task.cancel()
 
 
-class _Outlet:
+class Outlet:
     """The dispatcher's way to the chats; what waits for the end of a message or a job learns of it here."""
 
-    def __init__(self, post: Post, runs: JobRuns, metrics: Metrics) -> None:
-        self._post = post
+    def __init__(self, put: Send, runs: JobRuns) -> None:
+        self._put = put
         self._runs = runs
-        self._metrics = metrics
         self.on_settled: Callable[[], None] = lambda: None
 
     async def send(self, message: OutboundMessage) -> None:
-        await self._post.put(message)
-        self._runs.sent(message)
-        if message.settles:
-            self.on_settled()
+        try:
+            await self._put(message)
+        finally:  # a job whose end nobody hears of would never run again
+            self._runs.sent(message)
+            if message.settles:
+                self.on_settled()
 
 
 def _neighbours(bubbles: Assistant, ledger: Ledger, post: Post, channels: Channels, metrics: Metrics) -> Neighbours:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from bubbles.bus import Address, InboundMessage, Kind, OutboundMessage, Trigger
+from bubbles.errors import BubblesError
 
 if TYPE_CHECKING:
     from bubbles.cron.contract import Job
@@ -23,16 +24,27 @@ TRIGGERS = {"job": Trigger.CRON, "heartbeat": Trigger.HEARTBEAT}
 class JobRuns:
     """``run`` is for the service that knows when; what turns say passes ``sent`` on its way to the chats."""
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: Metrics, is_put_out: Callable[[Address], bool] = lambda _: False) -> None:
+        """``is_put_out``: whether a chat is that of somebody who is not let in any more (CHAN-02)."""
         self._metrics = metrics
+        self._is_put_out = is_put_out
         self._open: dict[str, asyncio.Future[str]] = {}
         self._spoken: set[str] = set()
 
     async def run(self, deliver: Callable[[InboundMessage], Awaitable[None]], job: Job, text: str) -> str:
-        """One turn of the job's session; ``done``, ``silent`` or ``failed``."""
+        """One turn of the job's session; ``done``, ``silent`` or ``failed``. Raises BubblesError for one that writes to
+        somebody who is not let in any more: it goes on obeying whom the owner has put out.
+        """
+        to = job.draft.deliver_to
+        if to is not None and self._is_put_out(to):
+            self._metrics.count("bubbles_job_runs_total", outcome=FAILED)
+            raise BubblesError(
+                f"it writes to the chat {to.chat_id!r} of {to.channel}, whose person channels.{to.channel}.allowFrom "
+                f"does not name any more: remove it by 'bubbles cron rm {job.id}', or let that person in."
+            )
         ticket = f"{_MARK}{uuid.uuid4().hex}"
         message = InboundMessage(
-            address=job.draft.deliver_to or Address(channel=NOWHERE, chat_id=job.id),
+            address=to or Address(channel=NOWHERE, chat_id=job.id),
             sender=job.id,
             text=text,
             trigger=TRIGGERS[job.kind],

@@ -127,6 +127,9 @@ class Traits:
     max_file_bytes: int = 20_000_000
     progress: bool = True
     """Whether text on the way may be sent at all: some platforms count every message."""
+    rising_ids: bool = False
+    """Ids of messages are numbers, and of two in a chat the later one has the higher: it is then known what was written
+    before a card was to be seen (APPR-03)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from bubbles.channels.contract import Channel, ChannelError, FatalChannelError, 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 HEALTHY_S = 60.0
 """What was connected for as long begins with the first pause again."""
-END_S = 5.0
+END_S = 2.0
 """How long a channel may take to end."""
 MAX_WHY = 300
 """Characters."""

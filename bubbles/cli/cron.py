@@ -178,27 +178,27 @@ def edit(
 
 
 @app.command("rm")
-def remove(job_id: Id) -> int:
+def remove(job_id: Id, as_json: Json = False) -> int:
     """Remove a job. That of a heartbeat turns it off."""
     _, store = _opened()
-    _told("Removed", _done(store.remove(job_id), job_id), as_json=False)
+    _told("Removed", _done(store.remove(job_id), job_id), as_json=as_json)
     return 0
 
 
 @app.command()
-def enable(job_id: Id) -> int:
+def enable(job_id: Id, as_json: Json = False) -> int:
     """Let a job run again when it is due."""
     job, settings = _switched(job_id, enabled=True)
-    _told("Enabled", job, as_json=False)
+    _told("Enabled", job, as_json=as_json)
     _note_gateway(settings, job)
     return 0
 
 
 @app.command()
-def disable(job_id: Id) -> int:
+def disable(job_id: Id, as_json: Json = False) -> int:
     """Keep a job from running until it is enabled, but for 'bubbles cron run -f'."""
     job, _ = _switched(job_id, enabled=False)
-    _told("Disabled", job, as_json=False)
+    _told("Disabled", job, as_json=as_json)
     return 0
 
 

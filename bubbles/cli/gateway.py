@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,7 +14,7 @@ from bubbles.cli.unchosen import BY_ONBOARD, no_boundary
 from bubbles.errors import BubblesError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterator
     from typing import Any
 
     from bubbles.app.workshop import Workshop
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
     OnReady = Callable[[str], None]
 
+OVER_S = 9.5
+"""From being told to end until it has."""
 BROKEN = "Something went wrong on this side. {log} says what."
 
 
@@ -92,11 +95,37 @@ async def _served(shop: Workshop, log: Log) -> None:
     from bubbles.gateway.notify import Announcer
 
     announcer = Announcer(shop.settings.host_env)
-    await watched(lambda on_ready: run_gateway(shop, on_ready=on_ready, on_secret=log.learn), announcer)
+    with over_in_time() as begins:
+        await watched(lambda on_ready: run_gateway(shop, on_ready=on_ready, on_secret=log.learn), announcer, begins)
 
 
-async def watched(serve: Callable[[OnReady], Coroutine[Any, Any, None]], manager: Announcer) -> None:
-    """Serve, and tell the service manager how that stands. Cancelled, it says so at once: ending takes a while.
+@contextmanager
+def over_in_time(limit_s: float = OVER_S) -> Iterator[Callable[[], None]]:
+    """What it yields is called when the end begins. What hangs then ends as by ``kill -9``, by which nothing is lost,
+    and a service manager need not wait for it.
+    """
+    import os
+    import threading
+
+    def give_up() -> None:
+        logging.getLogger(__name__).error("the end takes longer than %g s: it is over now", limit_s)
+        os._exit(1)
+
+    limit = threading.Timer(limit_s, give_up)
+    limit.daemon = True
+    try:
+        yield limit.start
+    finally:
+        limit.cancel()
+
+
+async def watched(
+    serve: Callable[[OnReady], Coroutine[Any, Any, None]],
+    manager: Announcer,
+    ends: Callable[[], None] = lambda: None,
+) -> None:
+    """Serve, and tell the service manager how that stands. Cancelled, it says so at once, and calls ``ends``: ending
+    takes a while.
 
     Raises what ``serve`` does.
     """
@@ -112,6 +141,7 @@ async def watched(serve: Callable[[OnReady], Coroutine[Any, Any, None]], manager
             await asyncio.Event().wait()
         finally:
             manager.stopping()
+            ends()
 
     async def served() -> None:
         try:

@@ -36,6 +36,8 @@ LOCK = "jobs.lock"
 MAX_WRITTEN = 1_000_000
 """Bytes after a change by somebody. What the gateway notes of runs may go on beyond that, up to ``MAX_BYTES``."""
 MAX_BYTES = 2 << 20
+MAX_PROBLEMS = 50
+"""Entries that make no sense of which each is told."""
 WAIT_S = 10.0
 """For the lock. Nobody holds it for longer than a write takes, but who was stopped in the middle."""
 _RETRY_S = 0.004
@@ -66,7 +68,10 @@ class Sheet:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        return tuple(entry.problem for entry in self.entries if entry.problem)
+        found = [entry.problem for entry in self.entries if entry.problem]
+        if (more := len(found) - MAX_PROBLEMS) > 0:  # each goes into the log, and to whoever asks how it is
+            return (*found[:MAX_PROBLEMS], f"{self.path}: {more:,} more entries are passed over.")
+        return tuple(found)
 
     def find(self, ident: str) -> Job | None:
         entry = self._by_id().get(ident)

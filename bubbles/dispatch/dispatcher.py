@@ -14,6 +14,7 @@ from typing import Self
 
 from bubbles.agent.contract import TurnObserver, TurnOutcome
 from bubbles.bus import Address, InboundMessage, Kind, Origin, OutboundMessage, Trigger
+from bubbles.controller.approvals.contract import Heard
 from bubbles.controller.places import SandboxError
 from bubbles.dispatch.contract import (
     Answers,
@@ -32,7 +33,7 @@ from bubbles.dispatch.notices import CLI, Notices, going_on, of_failure, of_prov
 from bubbles.dispatch.observers import ChannelObserver, Unwatched
 from bubbles.dispatch.slots import Slots
 from bubbles.errors import BubblesError
-from bubbles.sessions.contract import TurnEnd
+from bubbles.sessions.contract import SessionBusyError, TurnEnd
 
 MAX_WAITING = 50
 """Messages of one session that wait. A person who writes more is told so."""
@@ -42,6 +43,9 @@ STOPPED = "Stopped."
 NOTHING_RUNS = "Nothing runs here."
 STOP = "/stop"
 EVERYTHING = "all"
+BUSY_S = 60.0
+BUSY_LOOK_S = 0.5
+"""Between two tries to begin a turn of a session on which another program works."""
 LAST_WORDS_S = 2.0
 """How long leaving waits for what is still to be sent."""
 
@@ -130,13 +134,17 @@ class Dispatcher:
             await asyncio.gather(*ends)
 
     async def deliver(self, message: InboundMessage) -> None:
-        """Take a message: an answer to a card, a slash command, or what the model gets. Returns once it is taken."""
+        """Take a message: an answer to a card, a slash command, or what the model gets. Returns once it is taken. What
+        comes while this ends is left to who keeps it, for the next start.
+        """
+        if self._leaving:
+            return
         origin = self._origin(message)
         if message.task:
             await self._report(message, origin)
             return
         settles = _tickets(message)
-        heard = self._wiring.answers.answer(message.text, origin=origin, reply_to=message.reply_to)
+        heard = self._answered(message, origin)
         if heard is not None:
             await self._say(origin, Kind.NOTICE, heard.say, settles=settles)
             if origin.session_key not in self._workers:
@@ -156,6 +164,12 @@ class Dispatcher:
                 await self._say(origin, Kind.NOTICE, FULL, settles=settles)
             else:
                 await self._end(origin, settles, failed=True)
+
+    def _answered(self, message: InboundMessage, origin: Origin) -> Heard | None:
+        """What an earlier process took answers nothing that is asked now: nobody had seen that yet (APPR-04)."""
+        if message.resumed:
+            return None
+        return self._wiring.answers.answer(message.text, origin=origin, reply_to=message.reply_to)
 
     def stop(self, session_key: str) -> bool:
         """End the session's running turn; whether there was one. What waits behind it goes on."""
@@ -206,7 +220,7 @@ class Dispatcher:
         if worker is None:
             worker = self._workers[origin.session_key] = _Worker()
             self._tasks.create_task(self._work(origin.session_key, worker))
-        if len(worker.waiting) >= MAX_WAITING:
+        if len(worker.waiting) >= MAX_WAITING and not message.resumed:  # that found room once
             return False
         worker.waiting.append((message, origin))
         return True
@@ -246,30 +260,45 @@ class Dispatcher:
     async def _turn(self, message: InboundMessage, origin: Origin, worker: _Worker) -> bool:
         observer = self._observer(origin)
         try:
-            if message.ticket and origin.trigger.by_person:
-                working = OutboundMessage(
-                    address=origin.address, text="", kind=Kind.WORKING, settles=tuple(worker.tickets)
-                )
-                self._offer(working)
-            async with self._slots.held(origin.session_key):
-                if message.ticket:
-                    await self._wiring.begun(message.ticket)
-                outcome = await self._wiring.turns.run(
-                    message, origin, observer, _pending(worker, self._wiring.commands, origin)
-                )
+            if message.ticket:
+                if origin.trigger.by_person:
+                    settles = tuple(worker.tickets)
+                    self._offer(OutboundMessage(address=origin.address, text="", kind=Kind.WORKING, settles=settles))
+                await self._wiring.begun(message.ticket)
+            outcome = await self._played(message, origin, observer, worker)
         except Exception as error:  # noqa: BLE001 - an edge: whatever a turn raises ends here (ERR-01)
             if isinstance(error, BubblesError | SandboxError):
                 _log.warning("a turn of session %s failed: %s", origin.session_key, error)
             else:
                 _log.exception("a turn of session %s failed", origin.session_key)
             _end_of(observer, error)
-            if self._notices.wanted(origin):
+            if self._leaving:
+                worker.tickets.clear()  # it broke since it was cut off: the next start takes it up
+            elif self._notices.wanted(origin):
                 await self._say(origin, Kind.NOTICE, of_failure(error, origin), settles=tuple(worker.tickets))
             return False
         if outcome is not None:
             _end_of(observer, outcome)
             await self._tell(outcome, origin, tuple(worker.tickets))
         return outcome is None or outcome.error is None
+
+    async def _played(
+        self, message: InboundMessage, origin: Origin, observer: TurnObserver, worker: _Worker
+    ) -> TurnOutcome | None:
+        """The turn. What is kept can wait a while for another program that works on the session, such as its owner at a
+        terminal.
+        """
+        patient_until = time.monotonic() + (BUSY_S if message.ticket else 0.0)
+        while True:
+            try:
+                async with self._slots.held(origin.session_key):
+                    return await self._wiring.turns.run(
+                        message, origin, observer, _pending(worker, self._wiring.commands, origin)
+                    )
+            except SessionBusyError:
+                if time.monotonic() >= patient_until:
+                    raise
+            await asyncio.sleep(BUSY_LOOK_S)
 
     def _observer(self, origin: Origin) -> TurnObserver:
         """Of what nobody waits for, nothing is seen until it is done (ERR-02)."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from bubbles.agent.compaction import Compacted
 from bubbles.agent.contract import Arrival, TurnObserver, TurnOutcome
@@ -14,7 +15,7 @@ from bubbles.agent.parts import read_parts
 from bubbles.agent.prompt import build_prompt
 from bubbles.agent.subagents.contract import NOT_IN_TASKS, Assignment
 from bubbles.agent.subagents.tasks import BackgroundTasks
-from bubbles.bus import InboundMessage, Origin, Trigger
+from bubbles.bus import CLI, InboundMessage, Origin, Trigger
 from bubbles.config.schema import SessionSettings, Settings
 from bubbles.config.session import load_session_settings
 from bubbles.controller.contract import Workplace
@@ -35,8 +36,11 @@ TAKEN_UP = (
     "with: {shown} Go on with it now and answer it. Look first at what is there: what has an unknown end must not "
     "simply be done again.]"
 )
+UNOPENED = "The sandbox cannot be opened. The log says why."
 MAX_LOOPS = 32
 """Models that are remembered with what was learned of their way of counting."""
+
+_log = logging.getLogger(__name__)
 
 PlaceFor = Callable[[Folders, str | None], Workplace]
 """Of a session's folders, and the name of a backend or None for the configured one. Looks at the host."""
@@ -111,30 +115,34 @@ class TurnRunner:
         self.toolbox = parts.toolbox(parts.places.of)
         self._task_tools = self.toolbox.without(*NOT_IN_TASKS)
         self._loops: dict[Choice, AgentLoop] = {}
+        self._handed_on: set[str] = set()
+        """Turns of earlier processes whose reply was told by this one: several messages may have had it."""
 
     async def run(
         self, message: InboundMessage, origin: Origin, observer: TurnObserver, pending: Pending
     ) -> TurnOutcome | None:
         session = await self.parts.sessions.open(origin.session_key)
         async with session.turn() as history:
-            _tell(session, observer)
+            _tell(session, origin, observer)
             if (answered := _answered(message, history)) is not None:
-                return answered
+                again = answered.turn in self._handed_on
+                self._handed_on.add(answered.turn)
+                return replace(answered, text="") if again else answered
             before = await self._before(message, origin, history)
             if message.task and not before:
                 return None
-            again = _taken_up(message, history)
-            if again is not None:
-                before += [again, *self._pending(pending, origin, history)()]
+            note = _taken_up(message, history)
+            if note is not None:
+                before += [note, *self._pending(pending, origin, history)()]
             setup = await self.setup(session, origin, observer)
             self.parts.places.settle(session.key, setup.place, setup.choice)
             # The model thinks first: the sandbox is there when the first call comes (SBX-12).
             self.parts.controller.open_ahead(
-                setup.place, lambda error: observer.notice(f"The sandbox cannot be opened: {error}")
+                setup.place, lambda error: _aside(f"The sandbox cannot be opened: {error}", origin, observer, UNOPENED)
             )
             return await self._loop(setup.choice).run(
                 history,
-                None if message.task or again else UserMessage(text=message.text),
+                None if message.task or note else UserMessage(text=message.text),
                 author=Author.PERSON if origin.trigger is Trigger.USER else Author.JOB,
                 origin=origin,
                 prompt=setup.prompt,
@@ -182,7 +190,7 @@ class TurnRunner:
         """By hand (CTX-01). None if there was nothing to shorten."""
         session = await self.parts.sessions.open(origin.session_key)
         async with session.turn() as history:
-            _tell(session, observer)
+            _tell(session, origin, observer)
             setup = await self.setup(session, origin, observer)
             loop = self._loop(setup.choice)
             return await loop.compact(history, prompt=setup.prompt, observer=observer, origin=origin)
@@ -193,7 +201,7 @@ class TurnRunner:
         own, warnings = await asyncio.to_thread(load_session_settings, folders.state / CONFIG)
         if observer is not None:
             for warning in warnings:
-                observer.notice(warning)
+                _aside(warning, origin, observer)
         choice = self.parts.choose(own.model, own.provider)
         if observer is not None:
             self.parts.warm(choice)
@@ -249,7 +257,17 @@ def _taken_up(message: InboundMessage, history: History) -> Arrival | None:
     return Arrival(text=TAKEN_UP.format(shown=shown), ticket=message.ticket)
 
 
-def _tell(session: Session, observer: TurnObserver) -> None:
+def _tell(session: Session, origin: Origin, observer: TurnObserver) -> None:
     """What was found wrong when the history was opened, once."""
     for warning in session.take_warnings():
-        observer.notice(warning)
+        _aside(warning, origin, observer)
+
+
+def _aside(sentence: str, origin: Origin, observer: TurnObserver, elsewhere: str = "") -> None:
+    """Of this machine, with paths: for the owner's own terminal. A chat, which may be a group, gets ``elsewhere``."""
+    if origin.address.channel == CLI:
+        observer.notice(sentence)
+        return
+    _log.warning("session %s: %s", origin.session_key, sentence)
+    if elsewhere:
+        observer.notice(elsewhere)

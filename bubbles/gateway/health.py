@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 class ChannelHealth:
     name: str
     phase: str
-    """A word: connecting, up, waiting, off."""
+    """A word: starting, up, waiting, off."""
     up: bool
     who: str = ""
     """As whom the platform has let us in."""

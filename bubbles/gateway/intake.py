@@ -46,6 +46,9 @@ VOID = (
     "The program was restarted, and what it had asked is gone with it: «{text}» was not counted as an answer, and "
     "nothing was run by it. If you meant something else, say it again."
 )
+NOT_COUNTED = "«{text}» was not counted as an answer to the question that waits here: it {why}."
+ELSEWHERE = "replies to another message"
+TOO_EARLY = "was written before that was to be seen"
 BROKEN = "Something went wrong on this side. The log says what; please try again."
 
 _log = logging.getLogger(__name__)
@@ -117,7 +120,7 @@ class Intake:
             speaker = speaking(incoming.name, incoming.sender) if incoming.is_group and not direct else ""
             message = replace(message, text=composed(incoming.text, fetched.lines, speaker))
             # Once it may be on the disk it is handed on, even if its channel is stopped: it would not come again.
-            await completed(self._keep(message, incoming.name, fetched))
+            await completed(self._keep(message, incoming, fetched))
 
     def eased(self) -> None:
         """Something was dealt with: whoever waits for room looks whether there is any."""
@@ -177,9 +180,9 @@ class Intake:
         most = self._near.channels[message.address.channel].traits.max_file_bytes
         return await self._near.files.fetch(incoming.attachments, self._near.key_of(message), most)
 
-    async def _keep(self, message: InboundMessage, name: str, fetched: Fetched) -> None:
+    async def _keep(self, message: InboundMessage, incoming: Incoming, fetched: Fetched) -> None:
         try:
-            ticket = await self._near.ledger.take(message, shown_name(name))
+            ticket = await self._near.ledger.take(message, shown_name(incoming.name))
         except BaseException:
             await self._near.files.discard(fetched)
             raise
@@ -188,7 +191,24 @@ class Intake:
             self._near.metrics.count("bubbles_duplicates_total", channel=message.address.channel)
             return
         self._near.metrics.count("bubbles_messages_total", channel=message.address.channel)
-        await self._deliver(replace(message, ticket=ticket))
+        message = replace(message, ticket=ticket)
+        # What waited on its way here may only now look like an answer: nothing may come between this and the next line.
+        why = self._answers_something_else(message, incoming)
+        await self._deliver(message if why is None else _not_counted(message, incoming, why))
+        if why is not None:
+            said = NOT_COUNTED.format(text=excerpt(message), why=why)
+            await self._near.post.put(OutboundMessage(address=message.address, text=said, kind=Kind.NOTICE))
+
+    def _answers_something_else(self, message: InboundMessage, incoming: Incoming) -> str | None:
+        """Why a bare word is no answer to the question that waits: who wrote it meant another message, or had not seen
+        the question (APPR-03). With a card's id, and as a reply to a card, it says itself what it means.
+        """
+        word = understood(message.text)
+        if word is None or word.card or message.reply_to is not None or not self._near.asked(message.address):
+            return None
+        if incoming.reply_to is not None:
+            return ELSEWHERE
+        return TOO_EARLY if self._near.post.written_before_card(message.address, message.message_id) else None
 
     async def _deliver(self, message: InboundMessage) -> None:
         try:
@@ -212,6 +232,13 @@ class Intake:
         self.eased()
 
 
+def _not_counted(message: InboundMessage, incoming: Incoming, why: str) -> InboundMessage:
+    """It goes to the model, which must not take it for an answer either."""
+    speaker = speaking(incoming.name, incoming.sender) if incoming.is_group else ""
+    note = f"[{NOT_COUNTED.format(text=excerpt(message), why=why)}]"
+    return replace(message, text=composed(incoming.text, (note,), speaker))
+
+
 def _is_answer(text: str) -> bool:
     """Whether it is what a button of a card stands for: a slash command that names one."""
     word = understood(text)
@@ -221,7 +248,8 @@ def _is_answer(text: str) -> bool:
 def _last_words(kept: Kept, settings: ChannelSettings | None) -> str | None:
     """What is said in place of trying it once more, empty for nothing; None: it is tried.
 
-    Whom the owner has put out since then is not obeyed any more. By which other id somebody was let in is not known.
+    Whom the owner has put out since then is not obeyed any more. By which other id somebody was let in is not known. An
+    "OK" with which a turn began was no answer to a card, but a message like any other.
     """
     message = kept.message
     refusal = Refusal.GROUPS_OFF if settings is None else judge(_heard(message), settings).refusal
@@ -230,7 +258,7 @@ def _last_words(kept: Kept, settings: ChannelSettings | None) -> str | None:
         return ASK_AGAIN.format(text=excerpt(message)) if refusal is Refusal.STRANGER else ""
     if kept.tries >= MAX_TRIES:
         return GIVEN_UP.format(tries=kept.tries, text=excerpt(message))
-    if message.trigger is Trigger.USER and understood(message.text) is not None:
+    if message.trigger is Trigger.USER and not kept.tries and understood(message.text) is not None:
         return VOID.format(text=excerpt(message))
     return None
 

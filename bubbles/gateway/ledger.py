@@ -156,7 +156,7 @@ class Ledger:
         for seq, body, tries, taken_at in await self._database.run(tables.waiting, durable=False):
             try:
                 message = codec.read_inbound(body, f"{self._epoch}.{seq}")
-            except (ValueError, KeyError, TypeError) as error:
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
                 _log.warning("message %d of the ledger makes no sense and is passed over: %r", seq, error)
                 continue
             found.append(Kept(message=message, tries=tries, taken_at=taken_at))
@@ -190,7 +190,7 @@ class Ledger:
         for row, channel, body, sending, put_at in await completed(self._database.run(tables.parcels, durable=False)):
             try:
                 piece = codec.read_piece(body)
-            except (ValueError, KeyError, TypeError) as error:
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
                 _log.warning("answer %d of the ledger makes no sense and is passed over: %r", row, error)
                 continue
             parcel = Parcel(address=Address(channel=channel, chat_id=piece.chat_id), piece=piece)
@@ -198,15 +198,12 @@ class Ledger:
         return found
 
     async def sending(self, row: int) -> None:
-        """From now on nobody can know whether it arrived, unless one of the next two is told."""
+        """From now on nobody can know whether it arrived, unless ``not_sent`` or ``remove`` follows."""
         await completed(self._database.run(lambda db: tables.mark(db, row, sending=True), durable=False))
 
     async def not_sent(self, row: int) -> None:
         """It did not arrive, for certain."""
         await completed(self._database.run(lambda db: tables.mark(db, row, sending=False), durable=False))
-
-    async def sent(self, row: int) -> None:
-        await self.remove((row,))
 
     async def remove(self, rows: Sequence[int]) -> None:
         """They have arrived, or were given up."""
@@ -219,6 +216,10 @@ class Ledger:
     async def chats(self, channel: str | None = None) -> list[Chat]:
         """Those in which a message was taken, the last that wrote first."""
         return [chat for chat in reversed(self._chats.values()) if channel in (None, chat.address.channel)]
+
+    def chat(self, address: Address) -> Chat | None:
+        """If a message was taken from it."""
+        return self._chats.get(address)
 
     def known_chat(self, address: Address) -> bool:
         """Whether a message was taken from it."""

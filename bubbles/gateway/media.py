@@ -21,6 +21,7 @@ from typing import BinaryIO
 
 from bubbles.channels.contract import Attachment, ChannelError
 from bubbles.controller.approvals.card import UNSEEN
+from bubbles.errors import BubblesError
 from bubbles.sessions import beneath
 from bubbles.sessions.contract import SessionError
 from bubbles.sessions.history import completed
@@ -29,7 +30,7 @@ from bubbles.sessions.session import Sessions
 FOLDER = "data/received"
 MAX_FILES = 20
 """Of one message."""
-LIMIT_S = 120.0
+LIMIT_S = 60.0
 """For all files of one message: whoever sent it waits for an answer."""
 MAX_NAME_BYTES = 80
 MAX_LOOKED_AT = 200
@@ -88,8 +89,11 @@ def folder(data_dir: Path) -> Path:
 
 def clear(data_dir: Path) -> None:
     """Remove what an earlier process left when it was killed. Blocks; only while no ``Files`` is at work."""
+    place = folder(data_dir)
+    if place.is_symlink():
+        raise BubblesError(f"{place} is a link, and files would be removed where it leads: remove the link.")
     with suppress(FileNotFoundError):
-        for path in folder(data_dir).iterdir():
+        for path in place.iterdir():
             with suppress(FileNotFoundError, IsADirectoryError, PermissionError):
                 path.unlink()
 
@@ -211,7 +215,7 @@ class Files:
         for number in range(TRIES):
             mark = f"-{secrets.token_hex(3)}" if number else ""
             name = f"{FOLDER}/{safe_name(attachment.name, attachment.mime, before=day, mark=mark)}"
-            if beneath.write_bytes(desk, name, data, replace=False):
+            if beneath.write_bytes(desk, name, data, replace=False, durable=True):
                 names.append(name)
                 return
         raise FileExistsError(f"{FOLDER} has a file of every name that was tried.")

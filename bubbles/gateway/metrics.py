@@ -16,7 +16,6 @@ COUNTERS = {
     "bubbles_sent_total": "Messages that a platform has taken, by channel.",
     "bubbles_send_failures_total": "Tries to send that failed, by channel.",
     "bubbles_dropped_total": "Messages that could not be sent and were given up, by channel.",
-    "bubbles_turns_total": "Turns that ended, by what began them and how they ended.",
     "bubbles_job_runs_total": "Runs of jobs, by outcome.",
     "bubbles_channel_restarts_total": "Times that a channel was started anew, by channel.",
 }

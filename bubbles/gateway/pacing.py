@@ -9,6 +9,8 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from bubbles.backoff import pause_s
+
 FIRST_S, LONGEST_S = 1.0, 60.0
 
 
@@ -36,9 +38,8 @@ class Timing:
     """A platform that has not answered by then has taken a message, or has not."""
 
     def back_off_s(self, failures: int) -> float:
-        """1 s, 2 s, 4 s … 60 s, a fifth more or less."""
-        longest = LONGEST_S if failures > 6 else min(LONGEST_S, FIRST_S * 2 ** (failures - 1))
-        return longest * (0.8 + 0.4 * self.chance())
+        """1 s, 2 s, 4 s … 60 s, and up to a quarter more."""
+        return pause_s(failures, first_s=FIRST_S, longest_s=LONGEST_S, chance=self.chance)
 
 
 class Rate:

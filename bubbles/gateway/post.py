@@ -56,8 +56,6 @@ class Post:
         self._tasks = asyncio.TaskGroup()
         self._running: set[asyncio.Task[None]] = set()
         self._leaving = False
-        self.on_end: Callable[[OutboundMessage], None] = lambda _: None
-        """Is told of every end that settles something."""
 
     def _ways_of(self, channel: Channel, rows: Rows) -> Ways:
         return Ways(
@@ -181,6 +179,13 @@ class Post:
         """The approval card that a message of the platform shows, if it is one of the last thousand."""
         return self._cards.get((address, message_id))
 
+    def written_before_card(self, address: Address, message_id: str) -> bool:
+        """Whether this message was written before the newest card of its chat was there, where the platform tells."""
+        channel = self._channels.get(address.channel)
+        card = next((ident for where, ident in reversed(self._cards) if where == address), "")
+        known = channel is not None and channel.traits.rising_ids and card.isdecimal() and message_id.isdecimal()
+        return known and int(message_id) < int(card)
+
     def _shown(self, address: Address, message_id: str, card: str) -> None:
         self._cards[address, message_id] = card
         while len(self._cards) > MAX_CARDS:
@@ -241,11 +246,7 @@ class Post:
         if (presence is None or not presence.working) and (lane := self._lanes.get(address)) is not None:
             lane.end_progress()
         self._tidy(address)
-        try:
-            await completed(self._keep(message, ()))
-        finally:
-            if message.settles:
-                self.on_end(message)
+        await completed(self._keep(message, ()))
 
     def _begin(self, message: OutboundMessage) -> None:
         address = message.address

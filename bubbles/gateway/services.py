@@ -50,7 +50,19 @@ class ChatCourier:
     def _is_let_in(self, address: Address) -> bool:
         """``*`` lets everybody write to the assistant; it does not let the assistant write to everybody."""
         allowed = self._access[address.channel].allow_from
-        return self._ledger.known_chat(address) or (address.chat_id != EVERYBODY and address.chat_id in allowed)
+        if address.chat_id != EVERYBODY and address.chat_id in allowed:
+            return True
+        return self._ledger.known_chat(address) and not is_put_out(address, self._ledger, self._access)
+
+
+def is_put_out(address: Address, ledger: Ledger, access: Mapping[str, ChannelSettings]) -> bool:
+    """Whether it is the chat of one person who was let in once and is not any more (CHAN-02). Of a channel that is off
+    nobody knows. By which other id somebody was let in is not known.
+    """
+    chat, settings = ledger.chat(address), access.get(address.channel)
+    if chat is None or settings is None or chat.is_group:
+        return False
+    return not {EVERYBODY, chat.sender, address.chat_id} & set(settings.allow_from)
 
 
 class ChatMembers:

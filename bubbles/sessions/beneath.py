@@ -95,23 +95,33 @@ def read_text(root: Path, name: str, max_bytes: int) -> str | None:
     return None if data is None else data.decode("utf-8-sig", "replace")
 
 
-def write_bytes(root: Path, name: str, data: bytes, *, mode: int = 0o644, replace: bool = True) -> bool:
+def write_bytes(
+    root: Path, name: str, data: bytes, *, mode: int = 0o644, replace: bool = True, durable: bool = False
+) -> bool:
     """A whole new file of this content, or the old one; never through a link. Its directory must be there.
 
-    ``replace=False`` leaves what is there, whatever it is, and returns False.
+    ``replace=False`` leaves what is there, whatever it is, and returns False. ``durable``: no power cut undoes it.
     """
     with directory(root, _folder(name)) as fd:
-        last = _parts(name)[-1]
-        if not replace and (placed := _nameless(fd, last, data, mode)) is not None:
-            return placed
-        aside = f".{last[:100]}.{secrets.token_hex(8)}"
-        file = os.open(aside, _FILE | os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode, dir_fd=fd)
         try:
-            _fill(fd, file, data)
-            return _placed(fd, aside, last, root / name, replace=replace)
+            return _written(fd, root / name, data, mode, replace=replace, durable=durable)
         finally:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(aside, dir_fd=fd)
+            if durable:
+                os.fsync(fd)
+
+
+def _written(fd: int, path: Path, data: bytes, mode: int, *, replace: bool, durable: bool) -> bool:
+    last = path.name
+    if not replace and (placed := _nameless(fd, last, data, mode, durable=durable)) is not None:
+        return placed
+    aside = f".{last[:100]}.{secrets.token_hex(8)}"
+    file = os.open(aside, _FILE | os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode, dir_fd=fd)
+    try:
+        _fill(fd, file, data, durable=durable)
+        return _placed(fd, aside, last, path, replace=replace)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(aside, dir_fd=fd)
 
 
 def remove_half_written(root: Path, name: str) -> None:
@@ -256,13 +266,16 @@ def _read(file: int, most: int) -> bytes:
     return b"".join(pieces)
 
 
-def _fill(directory_fd: int, file: int, data: bytes, *, close: bool = True) -> None:
+def _fill(directory_fd: int, file: int, data: bytes, *, close: bool = True, durable: bool = False) -> None:
     with open(file, "wb", closefd=close) as stream:
         _given_away(directory_fd, file)
         stream.write(data)
+        if durable:
+            stream.flush()
+            os.fsync(file)
 
 
-def _nameless(fd: int, last: str, data: bytes, mode: int) -> bool | None:
+def _nameless(fd: int, last: str, data: bytes, mode: int, *, durable: bool) -> bool | None:
     """As ``_placed`` without ``replace``, but a program that is killed meanwhile leaves nothing behind: the file gets
     its only name once it is whole. None where the system or the file system cannot do that.
     """
@@ -271,7 +284,7 @@ def _nameless(fd: int, last: str, data: bytes, mode: int) -> bool | None:
     except (AttributeError, OSError):
         return None
     try:
-        _fill(fd, file, data, close=False)
+        _fill(fd, file, data, close=False, durable=durable)
         os.link(f"/proc/self/fd/{file}", last, dst_dir_fd=fd)
     except FileExistsError:
         return False

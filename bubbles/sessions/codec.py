@@ -109,6 +109,7 @@ def _fields(content: Content, blob_of: Callable[[Image], str]) -> Fields:
                 "kind": "compaction",
                 "kept_from": content.kept_from,
                 "open_turn": content.open_turn,
+                **({"tickets": list(content.tickets)} if content.tickets else {}),
                 "offset": content.offset,
                 "summary": content.summary,
             }
@@ -221,6 +222,7 @@ def _read_compaction(fields: Fields, _: Blob) -> Compacted:
         summary=_text(fields, "summary"),
         kept_from=_number(fields, "kept_from"),
         open_turn=None if fields.get("open_turn") is None else _text(fields, "open_turn"),
+        tickets=_texts(fields, "tickets"),
         offset=None if fields.get("offset") is None else _number(fields, "offset"),
     )
 
@@ -273,6 +275,13 @@ def _text(fields: Fields, name: str) -> str:
     if not isinstance(value, str):
         raise ValueError(name)
     return value
+
+
+def _texts(fields: Fields, name: str) -> tuple[str, ...]:
+    value = fields.get(name, [])
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise ValueError(name)
+    return tuple(value)
 
 
 def _number(fields: Fields, name: str) -> int:

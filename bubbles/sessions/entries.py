@@ -69,6 +69,8 @@ class Compacted:
     kept_from: int
     open_turn: str | None = None
     """The turn that had not ended then: the lines that tell of its beginning may be among those that are not read."""
+    tickets: tuple[str, ...] = ()
+    """Of the messages that it has, for the same reason (OPS-02)."""
     offset: int | None = None
     """Where the line ``kept_from`` begins in the file, in bytes, so that what is before it need not be read."""
 

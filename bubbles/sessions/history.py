@@ -122,7 +122,9 @@ class WrittenHistory:
             if not 0 <= kept_from <= self._transcript.next_seq:
                 raise ValueError(f"kept_from={kept_from}: the history has lines 0 to {self._transcript.next_seq - 1}")
             kept = self._transcript.whole_from(kept_from)
-            return (Compacted(summary=cleaned, kept_from=kept, open_turn=self._transcript.turn),)
+            going_on = self._transcript.turn
+            tickets = self._transcript.tickets_of(going_on)
+            return (Compacted(summary=cleaned, kept_from=kept, open_turn=going_on, tickets=tickets),)
 
         await self._append(turn, contents)
 

@@ -104,7 +104,7 @@ class Transcript:
         self.turn: str | None = None
         """The turn that has begun and not ended."""
         self.heard: dict[str, Heard] = {}
-        """By ticket. The newest; those before a compaction too, as long as this is in memory."""
+        """By ticket. The newest; those before a compaction too, if their turn went on then, or this was in memory."""
         self._pieces: list[_Piece] = []
         self._replies: dict[int, _Piece] = {}
         self._open: dict[int, _Piece] = {}
@@ -253,6 +253,11 @@ class Transcript:
         self.kept_from = max(self.kept_from, content.kept_from)
         self._head = (UserMessage(text=_SUMMARY.format(_POSING.sub("(", content.summary))),)
         self._rebuild(piece for piece in self._pieces if piece.seq >= self.kept_from)
+        for ticket in content.tickets:
+            self._hear(ticket, content.open_turn or "")
+
+    def tickets_of(self, turn: str | None) -> tuple[str, ...]:
+        return tuple(ticket for ticket, heard in self.heard.items() if heard.turn == turn)
 
     def _hear(self, ticket: str, turn: str) -> None:
         if ticket:

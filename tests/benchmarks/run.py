@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from bubbles.controller.policy.contract import SHELL
 from sandbox_backends.contract import ExecRequest, SandboxSession
-from tests.benchmarks import core, decisions, mcp_servers
+from tests.benchmarks import core, decisions, gateway, mcp_servers
 from tests.places import Bench, make_bench
 
 Work = Callable[[], Awaitable[object]]
@@ -252,6 +252,7 @@ async def measure(rounds: int) -> Table:
         for (name, count), took in decisions.measure(Path(directory) / "decisions", rounds).items():
             table.add(f"a decision, {name}, {count:,} rules", took, "µs", 200)
         await bench_core(table, Path(directory) / "core", rounds)
+        await bench_gateway(table, Path(directory) / "gateway")
     return table
 
 
@@ -279,6 +280,19 @@ async def bench_core(table: Table, home: Path, rounds: int) -> None:
     table.add(turn, added["none_ms"], "ms")
     table.add("… 5 MCP servers of 30 tools add", added["adds_percent"], "%", 5)
     table.add("… to our own processor time", added["adds_cpu_percent"], "%", 5)
+
+
+async def bench_gateway(table: Table, home: Path) -> None:
+    """The long-running form: idle, and at work."""
+    idle = await gateway.idle(home / "idle")
+    table.add("bubbles gateway without a channel: healthy after", idle["healthy_s"], "s", 1)
+    table.add("… resident memory, idle", idle["mb"], "MB", 70)
+    table.add("… processor time while idle", idle["cpu_percent"], "% of a core", 0.5)
+    table.add("… libraries of platforms and models that it has imported", idle["libraries"], "", 0)
+    for sessions, (speed, part) in (await gateway.turns(home / "turns")).items():
+        at_once = f"{sessions} sessions at once" if sessions > 1 else "one session"
+        table.add(f"turns through the whole gateway, {at_once}", speed, "turns/s")
+        table.add("… ÷ the same turns through the dispatcher, without ledger and channel", part, "x")
 
 
 def main() -> int:

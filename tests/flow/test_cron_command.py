@@ -192,6 +192,7 @@ def test_edit_changes_what_is_named_and_leaves_the_rest(bubbles: Bubbles, tmp_pa
 @pytest.mark.req("CRON-03")
 def test_a_job_is_disabled_enabled_and_removed(bubbles: Bubbles, tmp_path: Path) -> None:
     ident = bubbles("cron", "add", "-m", "x", "--every", "1h").id
+    assert json.loads(bubbles("cron", "disable", ident, "--json").out)["enabled"] is False
     assert bubbles("cron", "disable", ident).out == f"Disabled {ident} (x): every 1h, off.\n"
     ran = bubbles("cron", "run", ident)
     assert (ran.status, ran.out) == (2, "")

@@ -77,6 +77,24 @@ async def test_a_reply_that_was_not_handed_on_is_not_made_again(tmp_path: Path) 
     assert not provider.requests
 
 
+async def test_a_reply_that_several_messages_had_is_handed_on_once(tmp_path: Path) -> None:
+    person = Person(says=None)
+    script: list[Step] = [calls(("exec", {"script": "curl https://example.org/x"})), "Both are dealt with."]
+    async with scene(tmp_path, script, person=person) as here:
+        await here.bubbles.dispatcher.deliver(message("One.", "t0"))
+        await person.asked.wait()
+        await here.bubbles.dispatcher.deliver(message("Two.", "t1"))
+        await here.bubbles.dispatcher.deliver(message("no", "t2"))
+        assert (await ends(here))[-1] == "Both are dealt with."
+    provider = ScriptedProvider(["Again."])
+    async with scene(tmp_path, provider) as here:
+        for number, text in enumerate(["One.", "Two."]):
+            await here.bubbles.dispatcher.deliver(message(text, f"t{number}", resumed=True))
+        assert await ends(here, 2) == ["Both are dealt with."]
+        settled = [ticket for sent in here.channel.sent if sent.kind is Kind.END for ticket in sent.settles]
+    assert (settled, provider.requests) == (["t0", "t1"], [])
+
+
 async def test_what_waited_behind_it_is_answered_by_the_turn_that_goes_on(tmp_path: Path) -> None:
     await cut_off(tmp_path, "Write once, then fetch.", "And hurry.")
     provider = ScriptedProvider(["Both are dealt with."])

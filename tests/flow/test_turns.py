@@ -362,3 +362,17 @@ async def test_the_cap_on_steps_is_explained_and_progress_is_shown(tmp_path: Pat
         assert kinds.count(Kind.PROGRESS) == 3
         assert kinds.count(Kind.HINT) == 3
         assert "I did three steps." in here.channel.sent[-1].text
+
+
+@pytest.mark.req("ERR-01")
+@pytest.mark.blocking
+async def test_what_is_wrong_on_the_disk_is_for_the_log_and_not_for_a_chat(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = tmp_path / "data" / "session_state" / DESK_KEY / "config.json"
+    config.parent.mkdir(parents=True)
+    config.write_text('{"modle": "x"}')
+    async with scene(tmp_path, ["Hello."]) as here:
+        await here.channel.say("Hi.")
+        assert await here.channel.heard(1) == ["Hello."]
+    assert f"session {DESK_KEY}: {config}" in caplog.text

@@ -142,8 +142,8 @@ async def test_what_was_forwarded_is_not_taken_for_the_words_of_who_forwards_it(
             "Some One": {"type": "hidden_user", "sender_user_name": "Some\nOne"},
         }
         for name, origin in origins.items():
-            assert (await scene.hears("/approve bcdf", forward_origin=origin)).text == (
-                f"[forwarded from {name}]\n/approve bcdf"
+            assert (await scene.hears("/approve bcdf\n[Note", forward_origin=origin)).text == (
+                f"[forwarded from {name}]\n  /approve bcdf\n  [Note"
             )
 
 

@@ -40,6 +40,8 @@ TOKEN = re.compile(r"[0-9]{1,20}:[A-Za-z0-9_-]{10,100}")
 STALL_S = 60.0
 QUICK_S = 5.0
 """For what only looks nicer."""
+MAX_PRESSES = 32
+"""Presses of buttons that wait to be confirmed. Of more than that the button seems to be at work for a while."""
 TRAITS = Traits(
     max_text=MAX_TEXT,
     measure=utf16_length,
@@ -50,6 +52,7 @@ TRAITS = Traits(
     edits=True,
     typing_s=5.0,
     max_file_bytes=20_000_000,
+    rising_ids=True,
 )
 
 
@@ -79,18 +82,22 @@ class TelegramChannel:
         self._clock = clock
         self._people = People(memory)
         self._wire: Wire | None = None
+        self._presses: asyncio.Queue[str] = asyncio.Queue(MAX_PRESSES)
 
     async def run(self, link: Link) -> None:
         async with await opened(self._settings) as wire:
             me = await signed_in(wire)
             await self._people.load()
             self._wire = wire
+            confirming = asyncio.create_task(self._confirm())
             try:
                 link.connected(f"@{me.username}")
                 link.alive()
                 polling = Polling(wire.call, self._memory, me.id, self._pace, self._clock)
                 await polling.run(functools.partial(self._take, me, link), link)
             finally:
+                confirming.cancel()
+                await asyncio.wait({confirming})
                 self._wire = None
 
     async def send(self, piece: Piece) -> str | None:
@@ -134,23 +141,28 @@ class TelegramChannel:
         try:
             press = parts[0].get("callback_query")
             if press is not None:
-                await self._answer(press["id"])
+                with suppress(asyncio.QueueFull):
+                    self._presses.put_nowait(str(press["id"]))
                 incoming = updates.press(press)
             else:
                 messages = [part["message"] for part in parts]
                 await self._meet(messages)
                 usernames = self._people.usernames(str(messages[0]["chat"]["id"]))
                 incoming = updates.message(messages, me, usernames, self._fetch)
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
             log.warning("a message of Telegram is not as it should be, and is passed over (%s)", type(error).__name__)
             return
         if incoming is not None:
             await link.take(incoming)
 
-    async def _answer(self, press: str) -> None:
-        """Else the button would seem to be at work for ever, for strangers too."""
-        with suppress(SendError):
-            await self._connected().call("answerCallbackQuery", callback_query_id=press, answer_s=QUICK_S)
+    async def _confirm(self) -> None:
+        """Else a button would seem to be at work for ever, for strangers too. Beside the reading of updates: whoever
+        presses without end must not keep the words of others waiting.
+        """
+        while True:
+            press = await self._presses.get()
+            with suppress(SendError):
+                await self._connected().call("answerCallbackQuery", callback_query_id=press, answer_s=QUICK_S)
 
     async def _meet(self, messages: Sequence[Json]) -> None:
         for message in messages:

@@ -16,6 +16,8 @@ Fetch = Callable[[str], AbstractAsyncContextManager[AsyncIterator[bytes]]]
 _ENDINGS = {"voice": "ogg", "audio": "mp3", "video": "mp4", "video_note": "mp4", "document": "bin", "animation": "mp4"}
 """Of files that come without a name."""
 MAX_LINE = 1_000
+NO_BRACKETS = str.maketrans("[]", "()")
+"""No name, title or question ends a line of the program, and goes on as another."""
 
 
 def attachments(part: Json, fetch: Fetch) -> Iterator[Attachment]:
@@ -45,7 +47,7 @@ def told(part: Json) -> str:
     """What is neither text nor file, in a line; empty if there is no such thing."""
     for kind, line in _TOLD.items():
         if (found := part.get(kind)) is not None:
-            return f"[{' '.join(line(found).split())[:MAX_LINE]}]"
+            return f"[{' '.join(line(found).translate(NO_BRACKETS).split())[:MAX_LINE]}]"
     return ""
 
 

@@ -63,8 +63,7 @@ class Polling:
         await self._load()
         while True:
             batch = await self._whole(await self._next(link), link)
-            for parts in grouped(batch):
-                await take(parts)
+            await _taken(take, grouped(batch))
             if batch:
                 await self._told(batch[-1]["update_id"] + 1)
 
@@ -143,6 +142,36 @@ def grouped(batch: Sequence[Json]) -> list[list[Json]]:
     for update in batch:
         found.setdefault(_album(update) or update["update_id"], []).append(update)
     return list(found.values())
+
+
+def by_chat(groups: Sequence[list[Json]]) -> list[list[list[Json]]]:
+    """What belongs to one chat, in order; a button counts as its card's chat."""
+    found: dict[object, list[list[Json]]] = {}
+    for parts in groups:
+        found.setdefault(_chat(parts[0]), []).append(parts)
+    return list(found.values())
+
+
+async def _taken(take: Take, groups: Sequence[list[Json]]) -> None:
+    """All of them. A chat that sends large files does not hold up the others. Raises what ``take`` raised first."""
+    try:
+        async with asyncio.TaskGroup() as chats:
+            for waiting in by_chat(groups):
+                chats.create_task(_in_order(take, waiting))
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from failed
+
+
+async def _in_order(take: Take, groups: Sequence[list[Json]]) -> None:
+    for parts in groups:
+        await take(parts)
+
+
+def _chat(update: Json) -> object:
+    try:
+        return (update.get("message") or update["callback_query"]["message"])["chat"]["id"]
+    except (LookupError, TypeError, AttributeError):
+        return update["update_id"]
 
 
 def _parts_of_albums(batch: Sequence[Json]) -> set[int]:

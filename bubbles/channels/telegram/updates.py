@@ -14,7 +14,7 @@ from typing import Any
 
 from bubbles.channels.contract import Attachment, Incoming, RefusedError
 from bubbles.channels.markup import is_mentioned
-from bubbles.channels.telegram.enclosed import Fetch, attachments, told
+from bubbles.channels.telegram.enclosed import NO_BRACKETS, Fetch, attachments, told
 
 Json = Mapping[str, Any]
 
@@ -22,6 +22,8 @@ BUTTON = re.compile(r"(approve|deny):([a-z0-9]{4,8})")
 """Of an approval card, as it goes out and as it must come back."""
 GROUPS = frozenset({"group", "supergroup"})
 MAX_NAME = 128
+SET_IN = "  "
+"""Before each line of somebody else: none of it looks like a line of the program, or of who passes it on."""
 
 _CHAT = re.compile(r"(-?[0-9]{1,20})(?:/([0-9]{1,20}))?")
 _COMMAND = re.compile(r"/[^@\s]+@(\S+)")
@@ -123,8 +125,8 @@ def message(parts: Sequence[Json], me: Me, usernames: Mapping[str, str], fetch: 
     files: list[Attachment] = [file for part in parts for file in attachments(part, fetch)]
     if not lines and not files and not any(text.addressed for text in read):
         return None
-    if (origin := first.get("forward_origin")) is not None:
-        lines.insert(0, f"[forwarded from {_forwarded(origin)}]")
+    if whose := list(_of_others(first)):
+        lines = [*whose, *(f"{SET_IN}{row}".rstrip() for line in lines for row in line.splitlines())]
     return Incoming(
         chat_id=chat_of(first),
         message_id=str(int(first["message_id"])),
@@ -133,7 +135,7 @@ def message(parts: Sequence[Json], me: Me, usernames: Mapping[str, str], fetch: 
         text="\n".join(lines),
         is_group=is_group(first),
         addressed=addressed,
-        reply_to=None if answered is None else str(int(answered["message_id"])),
+        reply_to=_replied_to(first),
         attachments=tuple(files),
     )
 
@@ -220,8 +222,25 @@ def _answered(part: Json) -> Json | None:
     return None if reply is None or "forum_topic_created" in reply else reply
 
 
+def _replied_to(part: Json) -> str | None:
+    """A message of another chat, or a story, is none that is known here."""
+    if (reply := _answered(part)) is not None:
+        return str(int(reply["message_id"]))
+    return "elsewhere" if part.keys() & {"external_reply", "reply_to_story"} else None
+
+
 def _is_ours(reply: Json | None, me: Me) -> bool:
     return reply is not None and str(reply.get("from", {}).get("id")) == me.id
+
+
+def _of_others(part: Json) -> Iterator[str]:
+    """Whose words these are, if not the sender's: then they are no answer and no command, whatever they say."""
+    if (origin := part.get("forward_origin")) is not None:
+        yield f"[forwarded from {_forwarded(origin)}]"
+    elif "forward_date" in part:  # a Bot API server of before 2024
+        yield "[forwarded]"
+    if (bot := part.get("via_bot")) is not None:
+        yield f"[text of the bot {_short(bot.get('username', '')) or 'without a name'}]"
 
 
 def _forwarded(origin: Json) -> str:
@@ -232,4 +251,5 @@ def _forwarded(origin: Json) -> str:
 
 
 def _short(name: object) -> str:
-    return " ".join(str(name).split())[:MAX_NAME]
+    """On one line, and not with what ends a line of the program."""
+    return " ".join(str(name).translate(NO_BRACKETS).split())[:MAX_NAME]

@@ -28,14 +28,14 @@ def inbound(message: InboundMessage) -> str:
 
 
 def read_inbound(body: str, ticket: str) -> InboundMessage:
-    """Of an earlier process. Raises ValueError, KeyError, TypeError."""
-    fields: dict[str, Any] = json.loads(body)
+    """Of an earlier process. Raises ValueError, KeyError, TypeError, RecursionError."""
+    fields = _fields(body, ("channel", "chat", "sender", "text", "message_id", "task"))
     return InboundMessage(
         address=Address(channel=fields["channel"], chat_id=fields["chat"]),
         sender=fields["sender"],
         text=fields["text"],
         message_id=fields["message_id"],
-        is_group=fields["is_group"],
+        is_group=bool(fields["is_group"]),
         trigger=Trigger(fields["trigger"]),
         reply_to=fields["reply_to"],
         session_key=fields["session_key"],
@@ -58,8 +58,8 @@ def piece(piece: Piece) -> str:
 
 
 def read_piece(body: str) -> Piece:
-    """Raises ValueError, KeyError, TypeError."""
-    fields: dict[str, Any] = json.loads(body)
+    """Raises ValueError, KeyError, TypeError, RecursionError."""
+    fields = _fields(body, ("chat", "text"))
     return Piece(
         chat_id=fields["chat"],
         text=fields["text"],
@@ -67,6 +67,15 @@ def read_piece(body: str) -> Piece:
         reply_to=fields["reply_to"],
         card=fields["card"],
     )
+
+
+def _fields(body: str, texts: tuple[str, ...]) -> dict[str, Any]:
+    """One row that somebody else has written must not keep all of it from being read."""
+    fields: dict[str, Any] = json.loads(body)
+    for name in texts:
+        if not isinstance(fields[name], str):
+            raise TypeError(f"{name} is no text")
+    return fields
 
 
 def column(text: str) -> str:

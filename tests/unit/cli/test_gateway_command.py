@@ -182,3 +182,14 @@ def test_check_says_what_would_hinder_it_and_starts_nothing(tmp_path: Path) -> N
     }
     done = bubbles(tmp_path, "gateway", "--check", **mended)
     assert (done.returncode, done.stdout) == (0, "Nothing hinders the gateway. Channels that are on: telegram.\n")
+
+
+@pytest.mark.req("OPS-02")
+@pytest.mark.parametrize(("hangs_s", "status"), [(60.0, 1), (0.0, 0)])
+def test_an_end_that_hangs_is_over_all_the_same(hangs_s: float, status: int) -> None:
+    code = (
+        "import time; from bubbles.cli.gateway import over_in_time\n"
+        f"with over_in_time(0.2) as begins: begins(); time.sleep({hangs_s})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], timeout=10, capture_output=True, check=False)
+    assert done.returncode == status, done.stderr

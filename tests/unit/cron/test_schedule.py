@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from croniter import croniter
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from bubbles.cron import line
@@ -251,6 +251,10 @@ def test_without_clock_changes_croniter_reckons_the_same(text: str, after: datet
     except JobError as error:
         assert "never comes" in str(error)  # noqa: PT017 - what may be refused of these
         return
+    expanded, _ = croniter.expand(text)
+    # Days that are all named one by one are a "*" to croniter, but not to cron, which looks at how a field begins.
+    days = list(zip(text.split(), expanded, strict=True))[2::2]
+    assume(all(field.startswith("*") or values != ["*"] for field, values in days))
     theirs = croniter(text, after, implement_cron_bug=True)
     ours = after.replace(tzinfo=UTC)
     for _ in range(5):

@@ -11,16 +11,16 @@ from bubbles.bus import Address, InboundMessage, Kind, Origin, Trigger
 from bubbles.dispatch.contract import Pending
 from bubbles.dispatch.dispatcher import FULL, MAX_WAITING
 from bubbles.providers.contract import Category, ProviderError
-from bubbles.sessions.contract import TurnEnd
+from bubbles.sessions.contract import SessionBusyError, TurnEnd
 from tests.unit.dispatch.scene import Scene, a_turn_that_takes, done, echo, scene
 
 pytestmark = pytest.mark.req("OPS-02")
 
 
-async def says(here: Scene, text: str, ticket: str, trigger: Trigger = Trigger.USER) -> None:
+async def says(here: Scene, text: str, ticket: str, trigger: Trigger = Trigger.USER, *, resumed: bool = False) -> None:
     address = Address(channel="fake", chat_id="1")
     await here.dispatcher.deliver(
-        InboundMessage(address=address, sender="ann", text=text, trigger=trigger, ticket=ticket)
+        InboundMessage(address=address, sender="ann", text=text, trigger=trigger, ticket=ticket, resumed=resumed)
     )
 
 
@@ -101,6 +101,45 @@ async def test_what_finds_no_room_is_settled(trigger: Trigger) -> None:
         go.set()
 
 
+async def test_what_had_found_room_before_a_restart_is_not_refused_after_it() -> None:
+    play, begun, go = a_turn_that_takes()
+    async with scene(play) as here:
+        for number in range(MAX_WAITING + 2):
+            await says(here, "more", f"m{number}", resumed=True)
+        await begun.wait()
+        go.set()
+        await here.heard(1, Kind.END)
+    assert not [said for said in here.sent if said.kind is Kind.NOTICE]
+    assert len(settled(here)[0][1]) == MAX_WAITING + 2
+
+
+@pytest.mark.req("APPR-04")
+async def test_what_an_earlier_process_took_answers_no_card_of_this_one() -> None:
+    async with scene() as here:
+        await says(here, "ok", "a", resumed=True)
+        assert await here.heard(1, Kind.REPLY) == ["you said ok"]
+
+
+async def test_what_comes_while_it_ends_begins_nothing_and_is_left_for_the_next_start() -> None:
+    begun = asyncio.Event()
+    texts = []
+
+    async def goes_on(message: InboundMessage, _o: Origin, _b: TurnObserver, _p: Pending) -> TurnOutcome:
+        texts.append(message.text)
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await says(here, "while it ends", "b")
+        raise AssertionError
+
+    async with scene(goes_on) as here:
+        await says(here, "one", "a")
+        await begun.wait()
+    await says(here, "after it", "c")
+    assert (texts, settled(here)) == (["one"], [])
+
+
 async def test_leaving_settles_nothing_that_was_cut_off_or_waits() -> None:
     play, begun, _ = a_turn_that_takes()
     async with scene(play) as here:
@@ -127,3 +166,18 @@ async def test_nothing_of_tickets_is_said_where_nobody_keeps_messages() -> None:
         await here.idle()
         await asyncio.sleep(0)
     assert [said.kind for said in here.sent] == [Kind.REPLY]
+
+
+async def test_a_kept_message_waits_for_another_program_on_its_session() -> None:
+    tries = iter([SessionBusyError("session work is in use by process 7"), None])
+
+    async def busy_once(_m: InboundMessage, _o: Origin, _b: TurnObserver, _p: Pending) -> TurnOutcome:
+        if (error := next(tries)) is not None:
+            raise error
+        return done("At last.")
+
+    async with scene(busy_once) as here:
+        await says(here, "hi", "a")
+        assert await here.heard(1, Kind.REPLY) == ["At last."]
+        await here.heard(1, Kind.END)
+    assert here.begun == ["a"]

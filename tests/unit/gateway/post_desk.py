@@ -137,7 +137,6 @@ class Desk:
         self.time = time
         self.channel = channel
         self.metrics = Metrics()
-        self.ends: list[OutboundMessage] = []
         self.send_timeout_s = 60.0
         """Of real time."""
         self._number = 0
@@ -148,13 +147,12 @@ class Desk:
             clock=lambda: self.time.now,
             ticks=lambda: self.time.now,
             wait=self.time.wait,
-            chance=lambda: 0.5,
+            chance=lambda: 0.0,
             send_timeout_s=self.send_timeout_s,
         )
         channels = {each.name: each for each in (self.channel, *more)}
         async with AsyncExitStack() as leaving:
             post = await leaving.enter_async_context(Post(self.ledger, channels, self.metrics, timing))
-            post.on_end = self.ends.append
             try:
                 yield post
             finally:

@@ -74,11 +74,8 @@ async def test_after_the_third_time_a_message_is_given_up_with_a_sentence(tmp_pa
 
 @pytest.mark.req("APPR-04")
 @pytest.mark.parametrize("text", ["ok", "/approve bcdf", "拒绝"])
-@pytest.mark.parametrize("tries", [0, 1])
-async def test_what_answers_a_card_that_died_with_the_program_is_void_and_said_to_be(
-    tmp_path: Path, text: str, tries: int
-) -> None:
-    await before(tmp_path, heard("run it", message_id="a"), heard(text, message_id="b"), tries=tries)
+async def test_what_answers_a_card_that_died_with_the_program_is_void_and_said_to_be(tmp_path: Path, text: str) -> None:
+    await before(tmp_path, heard("run it", message_id="a"), heard(text, message_id="b"))
     async with scene(tmp_path, asked=(HERE,)) as here:
         await here.intake.resume()
         assert here.texts == ["run it"]
@@ -87,6 +84,15 @@ async def test_what_answers_a_card_that_died_with_the_program_is_void_and_said_t
             "and nothing was run by it. If you meant something else, say it again."
         )
         assert here.ledger.undone == 1
+
+
+@pytest.mark.req("OPS-02")
+async def test_a_yes_with_which_a_turn_had_begun_is_taken_up_like_any_message(tmp_path: Path) -> None:
+    await before(tmp_path, heard("yes"), tries=1)
+    async with scene(tmp_path) as here:
+        await here.intake.resume()
+        assert here.texts == ["yes"]
+        assert await here.notices() == ["I was interrupted while working on: «yes»; I take it up again."]
 
 
 @pytest.mark.req("CHAN-02")

@@ -140,7 +140,7 @@ async def test_row_says_whether_it_was_being_sent(tmp_path: Path) -> None:
         ids = await ledger.settle([], parcels("gone", "under way", "not sent", "untouched"))
         for row in ids[:3]:
             await ledger.sending(row)
-        await ledger.sent(ids[0])
+        await ledger.remove(ids[:1])
         await ledger.not_sent(ids[2])
     async with Ledger(path(tmp_path)) as again:
         found = [(row.parcel.piece.text, row.sending) for row in await again.parcels()]

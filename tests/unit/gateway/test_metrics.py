@@ -17,11 +17,11 @@ def samples(text: str) -> dict[str, str]:
 def test_what_was_counted_is_told_by_label() -> None:
     metrics = Metrics()
     for _ in range(3):
-        metrics.count("bubbles_turns_total", trigger="user", outcome="done")
-    metrics.count("bubbles_turns_total", outcome="failed", trigger="cron")
+        metrics.count("bubbles_job_runs_total", trigger="user", outcome="done")
+    metrics.count("bubbles_job_runs_total", outcome="failed", trigger="cron")
     assert samples(metrics.render()) == {
-        'bubbles_turns_total{outcome="done",trigger="user"}': "3",
-        'bubbles_turns_total{outcome="failed",trigger="cron"}': "1",
+        'bubbles_job_runs_total{outcome="done",trigger="user"}': "3",
+        'bubbles_job_runs_total{outcome="failed",trigger="cron"}': "1",
     }
 
 

@@ -28,7 +28,7 @@ async def courier(
 ) -> AsyncIterator[tuple[ChatCourier, Ledger]]:
     async with Ledger(root / "ledger.db") as ledger, Post(ledger, {"fake": FakeChannel()}, Metrics()) as post:
         for address in heard_from:
-            await ledger.take(InboundMessage(address=address, sender="ann", text="hi", message_id="m"))
+            await ledger.take(InboundMessage(address=address, sender="ann", text="hi", message_id="m", is_group=True))
         yield ChatCourier(post, ledger, {"fake": ChannelSettings(allow_from=allow_from)}), ledger
 
 

@@ -47,6 +47,21 @@ async def test_a_message_is_known_with_its_turns_last_words_after_a_restart(tmp_
         assert history.heard("d") is None
 
 
+async def test_a_turn_that_a_compaction_has_cut_down_is_known_to_have_the_message(tmp_path: Path) -> None:
+    async with (await opened(tmp_path)).turn() as history:
+        await says(history, "old", "t0")
+        await replies(history, "Done.", "t0")
+        await says(history, "a", "t1")
+        await says(history, "b", "t1")
+        await history.compact("Ann is a, and b.", kept_from=history.units[-1].seq, turn="t1")
+    async with (await opened(tmp_path)).turn() as history:
+        assert [history.heard(ticket) for ticket in ("old", "a", "b")] == [
+            None,
+            Heard(turn="t1", end=TurnEnd.INTERRUPTED),
+            Heard(turn="t1", end=TurnEnd.INTERRUPTED),
+        ]
+
+
 async def test_what_goes_on_in_a_later_turn_has_the_end_of_that(tmp_path: Path) -> None:
     async with (await opened(tmp_path)).turn() as history:
         await says(history, "a", "t1")
