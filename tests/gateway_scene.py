@@ -24,10 +24,13 @@ from typing import Any, Self
 import psutil
 
 from tests.channel_servers.telegram import ANN, TOKEN, BotApi
+from tests.model_server import ModelServer
 
 PORTS = range(20_000, 32_000)
 """Below those that the kernel gives to whoever connects: while a gateway is down nobody else gets its port."""
 START_S = 20.0
+SILENT_MODEL = ModelServer(lambda _: "", url="http://127.0.0.1:9").environment
+"""Where nobody listens: without a model that is configured no gateway is ready."""
 GAUGE = re.compile(r"^(\w+)(?:\{\})? ([-+.\de]+)$", re.MULTILINE)
 
 

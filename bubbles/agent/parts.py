@@ -95,9 +95,15 @@ def facts_of(folders: Folders, place: Workplace, origin: Origin, today: date) ->
         ("Working directory, which relative paths mean", str(place.spec.cwd)),
         ("Sandbox", f"{place.backend}: {held or 'nothing is held, commands run as on the machine itself'}"),
         ("Network", place.network),
-        ("Date", f"{today:%A, %Y-%m-%d}"),
+        ("Date", f"{today:%A, %Y-%m-%d}, by the clock of {_zone()}"),
         *((("This turn", ALONE.format(begun=begun)),) if (begun := BEGUN.get(origin.trigger)) else ()),
     )
+
+
+def _zone() -> str:
+    """Of this machine, such as ``CET (UTC+01:00)``."""
+    now = datetime.now(UTC).astimezone()
+    return f"{now:%Z} (UTC{now:%z})"
 
 
 def _text(folders: Folders, name: str, max_bytes: int = MAX_FILE_BYTES) -> str:

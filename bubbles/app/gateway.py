@@ -22,6 +22,7 @@ from bubbles.channels.supervisor import Phase, Supervisor
 from bubbles.config.channels import ChannelSettings
 from bubbles.config.schema import Settings
 from bubbles.cron.service import CronService
+from bubbles.errors import ConfigError
 from bubbles.gateway import media
 from bubbles.gateway.cards import chat_approvers
 from bubbles.gateway.health import Health
@@ -119,7 +120,7 @@ async def gateway(
             outlet = Outlet(post.put, runs)
             async with assistant(
                 shop,
-                approver_for=chat_approvers(post, channels.made),
+                approver_for=chat_approvers(post, channels.made, ledger.is_group),
                 send=outlet.send,
                 provider=provider,
                 on_warning=lambda warning: _log.warning("%s", warning),
@@ -134,7 +135,9 @@ async def gateway(
                 intake = Intake(_neighbours(bubbles, ledger, post, channels, metrics))
                 outlet.on_settled = intake.eased
                 cron = CronService(bubbles.jobs, partial(runs.run, bubbles.dispatcher.deliver))
-                watched = _watched(channels, intake, cron, (ledger, post, metrics), taking)
+                watched = _watched(
+                    channels, intake, cron, (ledger, post, metrics), taking, _problem(shop.settings, provider)
+                )
                 where = shop.settings.gateway
                 token = None if where.token is None else where.token.get_secret_value()
                 async with Health(where.host, where.port, token, lambda: readiness(watched), metrics) as health:
@@ -191,7 +194,12 @@ def _neighbours(bubbles: Assistant, ledger: Ledger, post: Post, channels: Channe
 
 
 def _watched(
-    channels: Channels, intake: Intake, cron: CronService, near: tuple[Ledger, Post, Metrics], taking: asyncio.Event
+    channels: Channels,
+    intake: Intake,
+    cron: CronService,
+    near: tuple[Ledger, Post, Metrics],
+    taking: asyncio.Event,
+    problem: str,
 ) -> Watched:
     ledger, post, metrics = near
 
@@ -209,7 +217,13 @@ def _watched(
     }
     metrics.watch("bubbles_parcels_waiting", "Messages that have not arrived yet.", lambda: [({}, post.waiting)])
     return Watched(
-        supervisors=supervisors, broken=channels.broken, intake=intake, cron=cron, ledger=ledger, taking=taking
+        supervisors=supervisors,
+        broken=channels.broken,
+        intake=intake,
+        cron=cron,
+        ledger=ledger,
+        taking=taking,
+        problem=problem,
     )
 
 
@@ -223,6 +237,20 @@ def _heard(name: str, post: Post, metrics: Metrics) -> Callable[[Phase], None]:
             post.connected(name)
 
     return heard
+
+
+def _problem(settings: Settings, provider: Provider | None) -> str:
+    """Why no turn can run, if the settings are that far from being whole."""
+    from bubbles.providers.select import choose
+
+    if provider is not None:
+        return ""
+    try:
+        choose(settings)
+    except ConfigError as error:
+        _log.warning("no turn can run: %s", error)
+        return str(error)
+    return ""
 
 
 def _holds_files(settings: Settings) -> bool:

@@ -30,12 +30,14 @@ class Watched:
     cron: CronService
     ledger: Ledger
     taking: asyncio.Event
+    problem: str = ""
+    """What keeps every turn from running: no model, say. A sentence."""
     since: float = field(default_factory=time.time)
 
     def summary(self, url: str | None) -> str:
         """What is up, in a few words; ``url`` is where it tells how it is."""
-        names = ", ".join((*self.supervisors, *self.broken)) or "none"
-        return f"{url or 'nothing listens'}; channels: {names}"
+        names = [f"{name} (connecting)" for name in self.supervisors] + [f"{name} (off)" for name in self.broken]
+        return f"{url or 'nothing listens'}; channels: {', '.join(names) or 'none'}"
 
 
 def readiness(watched: Watched) -> Readiness:
@@ -45,6 +47,8 @@ def readiness(watched: Watched) -> Readiness:
     whys = [f"{each.name} is {each.phase}" for each in channels if not each.up]
     if not watched.taking.is_set():
         whys.insert(0, "it takes no messages: it is being started or stopped")
+    if watched.problem:
+        whys.append(watched.problem)
     if not watched.cron.readable:
         whys.append(f"jobs: {problems[0] if problems else 'they were not looked at yet'}")
     return Readiness(

@@ -121,7 +121,7 @@ def _as_json(manifest: Manifest, chosen: ChannelSettings, found: Live) -> dict[s
 def _show(manifest: Manifest, chosen: ChannelSettings, found: Live) -> None:
     name = manifest.name
     its = found.of(name)
-    print(f"{styled(name, 'bold')}: {visible(_state(chosen, its, found))}")
+    print(f"{styled(name, 'bold')}: {visible(_state(name, chosen, its, found))}")
     if its is not None and its.get("why"):
         _warn(str(its["why"]))
     if not chosen.enabled:
@@ -131,13 +131,13 @@ def _show(manifest: Manifest, chosen: ChannelSettings, found: Live) -> None:
     for sentence in (*faults(manifest, chosen), *doubts(name, chosen)):
         _warn(sentence)
     for one in (its or {}).get("turned_away", ())[:MAX_TURNED_AWAY]:
-        print(visible(f"  turned away: {_turned_away(name, one)}"))
+        print(visible(f"  turned away: {_turned_away(name, one, chosen)}"))
 
 
-def _state(chosen: ChannelSettings, its: Mapping[str, Any] | None, found: Live) -> str:
+def _state(name: str, chosen: ChannelSettings, its: Mapping[str, Any] | None, found: Live) -> str:
     if its is None:
         if not chosen.enabled:
-            return "off"
+            return f"off; 'bubbles channels login {name}' sets it up"
         return "on" if found.holder is None or found.problem else "on, but not when the gateway was started"
     who = f" as {its['who']}" if its.get("who") else ""
     restarts = its.get("restarts") or 0
@@ -146,12 +146,15 @@ def _state(chosen: ChannelSettings, its: Mapping[str, Any] | None, found: Live) 
     return f"{its.get('phase')}{who}, since {_moment(its.get('since'))}{again}{off}"
 
 
-def _turned_away(channel: str, one: Mapping[str, Any]) -> str:
+def _turned_away(channel: str, one: Mapping[str, Any], chosen: ChannelSettings) -> str:
     name = f" ({one['name']})" if one.get("name") else ""
     said = f"{one.get('id')}{name}, {_moment(one.get('at'))}"
     if one.get("why") != STRANGER:
         return f"{said}: {str(one.get('why')).replace('_', ' ')}"
-    return f'{said}. To let them in, put "{one.get("id")}" into channels.{channel}.allowFrom.'
+    if one.get("id") in chosen.allow_from:
+        return f"{said}. They are let in once the gateway is started again."
+    put = f'put "{one.get("id")}" into channels.{channel}.allowFrom'
+    return f"{said}. To let them in, {put} and start the gateway again."
 
 
 def _moment(text: object) -> str:

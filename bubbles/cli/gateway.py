@@ -140,6 +140,7 @@ async def watched(
             await manager.stay_alive()
             await asyncio.Event().wait()
         finally:
+            print("bubbles gateway: stopping", file=sys.stderr, flush=True)
             manager.stopping()
             ends()
 

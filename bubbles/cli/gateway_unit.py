@@ -27,15 +27,12 @@ Description=Bubbles, a personal assistant: chat channels, jobs, heartbeats
 Type=notify
 ExecStart={command} gateway
 {environment}# {secrets}, and name it:
-#EnvironmentFile=%h/.config/bubbles.env
+EnvironmentFile=-%h/.config/bubbles.env
 # Commands of the sandbox 'local' find their programs by this; unset is what systemd has.
 #Environment="PATH=/usr/local/bin:/usr/bin:/bin"
 
 Restart=on-failure
-RestartSec=5
-# Longer and longer, to five minutes; before systemd 254 it stays at RestartSec.
-RestartSteps=5
-RestartMaxDelaySec=300
+RestartSec=10
 # Wrong settings stay wrong: 2 is what it ends with then.
 RestartPreventExitStatus=2
 # It says so itself, twice in this time.

@@ -45,6 +45,7 @@ class Kind:
     """Nobody sits before it: warnings of libraries are shown too, and what is shown is one line each."""
 
 
+RECORDS = "bubbles.controller.timeline"
 COMMAND = Kind(file=Path("logs", "bubbles.log"))
 GATEWAY = Kind(file=Path("logs", "gateway.log"), kept=logging.INFO, service=True)
 
@@ -95,6 +96,8 @@ def logging_for(settings: Settings, level: int | None, kind: Kind = COMMAND) -> 
     everything.addHandler(kept)
     for each in telltale:
         each.setLevel(logging.WARNING)
+    if kind.service and level != logging.DEBUG:
+        screen.addFilter(lambda record: not record.name.startswith(RECORDS))  # they are in the timeline's own file
     if level is not None:
         ours.setLevel(min(level, kind.kept))
         shown_of.addHandler(screen)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import shutil
@@ -72,9 +73,11 @@ def content(path: Path, max_bytes: int) -> bytes:
     Raises OSError, and ValueError for what is larger, or is no regular file.
     """
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    regular = stat.S_ISREG(os.fstat(fd).st_mode)
-    if not regular:
+    kind = os.fstat(fd).st_mode
+    if not stat.S_ISREG(kind):
         os.close(fd)  # open() would not, for a directory
+        if stat.S_ISDIR(kind):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         raise ValueError("it is no regular file")
     with open(fd, "rb") as file:
         data = file.read(max_bytes + 1)

@@ -6,7 +6,7 @@ Moments have a zone; those that come out are in UTC.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Protocol
 
@@ -97,6 +97,17 @@ def parse(schedule: Schedule, now: datetime | None = None) -> Timing:
     if now is not None:
         _check_ahead(schedule, moment, now.astimezone(zone))
     return Once(moment)
+
+
+def absolute(schedule: Schedule, now: datetime) -> Schedule:
+    """With the moment that ``+20m`` means now; any other as it is. Raises ``JobError``."""
+    if schedule.kind is not ScheduleKind.AT or not schedule.text.startswith("+"):
+        return schedule
+    try:
+        moment = now + span(schedule.text[1:])
+    except ValueError as error:
+        raise _error(schedule, str(error)) from None
+    return replace(schedule, text=moment.astimezone(UTC).isoformat(timespec="seconds"), zone=None)
 
 
 def next_run(schedule: Schedule, after: datetime, anchor: datetime) -> datetime | None:

@@ -26,7 +26,7 @@ from bubbles.cron.contract import (
     UnknownJobError,
 )
 from bubbles.cron.jobsfile import MAX_BYTES, MAX_WRITTEN, JobsFile, Sheet, Stamp
-from bubbles.cron.schedule import parse
+from bubbles.cron.schedule import absolute, parse
 from bubbles.cron.spans import span
 from bubbles.sessions.key import is_key
 
@@ -171,7 +171,7 @@ def _added(sheet: Sheet, draft: JobDraft, session_key: str, kind: JobKind, now: 
 def _checked(draft: JobDraft, now: datetime) -> JobDraft:
     if draft.deliver_to is not None:
         entries.check_address(draft.deliver_to)
-    schedule = replace(draft.schedule, text=draft.schedule.text.strip())
+    schedule = absolute(replace(draft.schedule, text=draft.schedule.text.strip()), now)
     parse(schedule, now)
     return replace(draft, schedule=schedule)
 
@@ -180,13 +180,15 @@ def _changed(job: Job, change: JobChange, now: datetime) -> Job:
     named = ("name", "message", "schedule", "delete_after_run", "enabled")
     given = {name: value for name in named if (value := getattr(change, name)) is not None}
     deliver_to = None if change.deliver_nowhere else change.deliver_to or job.draft.deliver_to
+    if change.schedule is not None:
+        given["schedule"] = _in_its_zone(change.schedule, job)
     draft = replace(job.draft, **given, deliver_to=deliver_to)
     entries.check_texts(draft.name, draft.message, job.kind)
     if change.deliver_to is not None:
         entries.check_address(change.deliver_to)
     if change.schedule is not None:
         if job.kind is JobKind.HEARTBEAT:
-            _check_heartbeat(change.schedule)
+            _check_heartbeat(draft.schedule)
         return due.planned(replace(job, draft=_checked(draft, now), anchor=None, failures=0), now)
     if not draft.enabled:
         return replace(job, draft=draft, next_run=None)
@@ -194,6 +196,13 @@ def _changed(job: Job, change: JobChange, now: datetime) -> Job:
         return replace(job, draft=draft)
     parse(draft.schedule, now)  # an ``at`` may be over since it was disabled
     return due.planned(replace(job, draft=draft, failures=0), now)
+
+
+def _in_its_zone(schedule: Schedule, job: Job) -> Schedule:
+    """Who names another time and no zone means the zone that the job has."""
+    if schedule.zone is not None or schedule.kind is ScheduleKind.EVERY:
+        return schedule
+    return replace(schedule, zone=job.draft.schedule.zone)
 
 
 def _found(sheet: Sheet, ident: str, session_key: str | None) -> Job:

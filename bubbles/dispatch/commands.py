@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from bubbles.bus import Origin
 from bubbles.config.schema import SessionSettings
 from bubbles.config.session import DEFAULT, change_session_setting, named
 from bubbles.controller.rulefiles import LoadedRules
+from bubbles.cron.contract import JobsFileError
 from bubbles.dispatch.contract import CommandError
 from bubbles.dispatch.heartbeat import NOT_HERE, Heartbeats
 from bubbles.dispatch.notices import CLI
@@ -38,8 +40,13 @@ AT_TERMINAL = {
 """Commands of the terminal itself, which answers them."""
 MAX_ENDED = 5
 """Tasks that ended which /status shows."""
-TAKE_MORE = frozenset({"/config", "/heartbeat"})
-NAMES = tuple(dict.fromkeys(usage.split()[0] for usage in HELP))
+TAKE_MORE = frozenset({"/config", "/heartbeat", "/start"})
+START = "/start"
+"""What some platforms send when somebody comes to a chat for the first time."""
+NAMES = (*dict.fromkeys(usage.split()[0] for usage in HELP), START)
+WELCOME = "Hello. Write what you want done, in your own words. These commands are there besides:"
+JOBS_BROKEN = "The jobs cannot be read just now: on the assistant's machine, `bubbles cron list` says why."
+_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -100,12 +107,19 @@ class SessionCommands:
                 return await self._heartbeat(rest, origin)
         lines = {**HELP, **(AT_TERMINAL if origin.address.channel == CLI else {})}
         width = max(map(len, lines))
-        return "\n".join(f"{usage:<{width}}  {what}" for usage, what in lines.items())
+        listed = "\n".join(f"{usage:<{width}}  {what}" for usage, what in lines.items())
+        return f"{WELCOME}\n\n{listed}" if name == START else listed
 
     async def _heartbeat(self, text: str, origin: Origin) -> str:
         if self._heartbeats is None:
             raise CommandError(NOT_HERE)
-        return await (self._heartbeats.set(origin, text) if text else self._heartbeats.show(origin))
+        try:
+            return await (self._heartbeats.set(origin, text) if text else self._heartbeats.show(origin))
+        except JobsFileError as error:
+            if origin.address.channel == CLI:
+                raise
+            _log.warning("/heartbeat of session %s: %s", origin.session_key, error)
+            raise CommandError(JOBS_BROKEN) from error
 
     async def _compact(self, origin: Origin) -> str:
         heard = _Heard([])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from bubbles.agent.contract import TurnObserver, TurnOutcome
-from bubbles.bus import InboundMessage, Origin, OutboundMessage
-from bubbles.controller.approvals.contract import Heard
+from bubbles.bus import Address, InboundMessage, Origin, OutboundMessage
+from bubbles.controller.approvals.contract import ApprovalCard, Heard
 from bubbles.errors import BubblesError
 from bubbles.tools.services import TaskInfo
 
@@ -96,6 +96,10 @@ class Answers(Protocol):
     """Takes messages that answer an approval card; the broker is the real one."""
 
     def answer(self, text: str, *, origin: Origin, reply_to: str | None = None) -> Heard | None: ...
+
+    def open_cards(self, address: Address) -> Sequence[ApprovalCard]:
+        """Those that wait in this chat."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

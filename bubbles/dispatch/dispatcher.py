@@ -39,6 +39,7 @@ MAX_WAITING = 50
 """Messages of one session that wait. A person who writes more is told so."""
 MAX_OUTBOX = 1_000
 FULL = f"{MAX_WAITING} messages wait here already: this one was not taken. Send it again later, or /stop."
+WAITS = "A question waits above for OK or no; what you write besides comes after it."
 STOPPED = "Stopped."
 NOTHING_RUNS = "Nothing runs here."
 STOP = "/stop"
@@ -100,6 +101,8 @@ class Dispatcher:
         self._tasks = asyncio.TaskGroup()
         self._sender: asyncio.Task[None] | None = None
         self._leaving = False
+        self._reminded: set[str] = set()
+        """Cards of which somebody was told that they wait."""
 
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
@@ -159,11 +162,25 @@ class Dispatcher:
         elif self._is_command(message) and not self._wiring.commands.waits(text):
             await self._command(text, origin, settles)
             await self._end(origin)
-        elif not self._take(message, origin):
+        elif self._take(message, origin):
+            await self._remind(origin)
+        else:
             if origin.trigger is Trigger.USER:
                 await self._say(origin, Kind.NOTICE, FULL, settles=settles)
             else:
                 await self._end(origin, settles, failed=True)
+
+    async def _remind(self, origin: Origin) -> None:
+        """Whose message waits behind a turn that waits for an answer is told so, once for each question."""
+        if origin.address.channel == CLI or origin.trigger is not Trigger.USER:
+            return
+        worker = self._workers.get(origin.session_key)
+        if worker is None or worker.turn is None or worker.turn.done():
+            return
+        waiting = {card.id for card in self._wiring.answers.open_cards(origin.address)}
+        if waiting - self._reminded:
+            self._reminded = waiting
+            await self._say(origin, Kind.NOTICE, WAITS)
 
     def _answered(self, message: InboundMessage, origin: Origin) -> Heard | None:
         """What an earlier process took answers nothing that is asked now: nobody had seen that yet (APPR-04)."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from bubbles.bus import CLI, Origin
 from bubbles.controller.places import SandboxError
-from bubbles.errors import BubblesError
+from bubbles.errors import BubblesError, ConfigError
 from bubbles.providers.contract import Category, ProviderError
 from bubbles.sessions.contract import SessionBusyError
 from bubbles.tools.services import TaskInfo
@@ -18,6 +18,7 @@ QUIET_S = 60.0
 MAX_REMEMBERED = 1_000
 BROKEN = "Something went wrong on this side. The log says what; please try again."
 BUSY = "Another program is at work on this conversation just now. Try again when it is done."
+UNSET = "This assistant is not set up as it should be. On its machine, 'bubbles status' says what is wrong."
 MEND = {
     Category.RATE_LIMIT: "Wait a little and try again.",
     Category.UNAVAILABLE: "Wait a little and try again.",
@@ -50,6 +51,8 @@ def of_failure(error: BaseException, origin: Origin) -> str:
         return of_provider(error, origin)
     if isinstance(error, BubblesError | SandboxError) and origin.address.channel == CLI:
         return str(error)
+    if isinstance(error, ConfigError):
+        return UNSET
     return BUSY if isinstance(error, SessionBusyError) else BROKEN
 
 

@@ -14,7 +14,7 @@ from bubbles.bus import Address, Origin
 from bubbles.channels.contract import Channel, ChannelError
 from bubbles.channels.split import split
 from bubbles.controller.approvals.broker import TIMEOUT_S
-from bubbles.controller.approvals.card import how_to_answer, render, shown_line
+from bubbles.controller.approvals.card import how_to_answer, how_to_answer_in_group, render, shown_line
 from bubbles.controller.approvals.contract import Answer, ApprovalCard, Outcome
 from bubbles.errors import BubblesError
 from bubbles.gateway.post import Post
@@ -49,16 +49,18 @@ class CardTooLongError(BubblesError):
 class ChatApprover:
     """The broker's ``Approver`` for the chats of one channel. All calls belong to one event loop."""
 
-    def __init__(self, post: Post, channel: Channel) -> None:
+    def __init__(self, post: Post, channel: Channel, in_group: Callable[[Address], bool] = lambda _: False) -> None:
         self._post = post
         self._channel = channel
+        self._in_group = in_group
         self._shown: dict[str, tuple[Address, str]] = {}
         """By card: its last message, which has the buttons."""
 
     async def show(self, card: ApprovalCard, origin: Origin) -> None:
         """Returns once the platform has all of it. Raises CardTooLongError, SendError."""
         timeout_s = TIMEOUT_S if card.timeout_s is None else card.timeout_s
-        text = f"{fenced(render(card, WIDTH))}\n{how_to_answer(card, timeout_s)}"
+        how = how_to_answer_in_group if self._in_group(origin.address) else how_to_answer
+        text = f"{fenced(render(card, WIDTH))}\n{how(card, timeout_s)}"
         traits = self._channel.traits
         pieces = len(split(text, traits.max_text, traits.measure))
         if pieces > MAX_PIECES:
@@ -79,9 +81,11 @@ class ChatApprover:
             _log.warning("%s: card %s is not marked as closed: %s", self._channel.name, card.id, error)
 
 
-def chat_approvers(post: Post, channels: Mapping[str, Channel]) -> Callable[[Origin], ChatApprover | None]:
+def chat_approvers(
+    post: Post, channels: Mapping[str, Channel], in_group: Callable[[Address], bool] = lambda _: False
+) -> Callable[[Origin], ChatApprover | None]:
     """The broker's ``approver_for``: None where no person is there to be asked."""
-    approvers = {name: ChatApprover(post, channel) for name, channel in channels.items()}
+    approvers = {name: ChatApprover(post, channel, in_group) for name, channel in channels.items()}
 
     def approver_for(origin: Origin) -> ChatApprover | None:
         return approvers.get(origin.address.channel) if origin.trigger.by_person else None

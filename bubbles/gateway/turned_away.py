@@ -57,7 +57,7 @@ class TurnedAway:
             del self._visitors[self._least()]
         if why is Refusal.STRANGER and self._is_due(sender, visitor.at):
             _log.warning(
-                "%s: %s wrote and is not let in: put '%s' into channels.%s.allowFrom if that is somebody you know",
+                "%s: %s wrote and is not let in: if you know them, put '%s' into channels.%s.allowFrom and start anew",
                 self._channel,
                 visitor.name or "somebody",
                 visitor.id,

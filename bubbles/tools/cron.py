@@ -32,7 +32,7 @@ class CronArgs(Args):
     message: Text | None = None
     """What you will be told when the job is due, as if a person wrote it then: say all that you need to know."""
     at: When | None = None
-    """Once: a moment such as 2026-05-01T09:00, in zone, or with an offset of its own."""
+    """Once: a moment such as 2026-05-01T09:00, in zone, or with an offset of its own; or from now on: +20m, +2h."""
     every: When | None = None
     """Again and again: 30m, 2h, 1d."""
     cron: When | None = None

@@ -27,7 +27,7 @@ from bubbles.config.channels import ChannelSettings
 from bubbles.config.load import load_settings
 from bubbles.gateway.ledger import Ledger
 from bubbles.providers.scripted import ScriptedProvider
-from tests.gateway_scene import GatewayScene
+from tests.gateway_scene import SILENT_MODEL, GatewayScene
 
 STARTS = 5
 IDLE_S = 5.0
@@ -47,7 +47,7 @@ async def idle(base: Path) -> dict[str, float]:
     for number in range(STARTS):
         home = base / f"idle{number}"
         home.mkdir(parents=True)
-        async with GatewayScene(home, {}) as scene:
+        async with GatewayScene(home, SILENT_MODEL) as scene:
             began = time.perf_counter()
             await scene.begins()
             await scene.answers("/healthz")
@@ -82,7 +82,7 @@ async def libraries(base: Path) -> int:
     """How many libraries of platforms and models a gateway without a channel has imported once it is up."""
     home = base / "imports"
     home.mkdir()
-    async with GatewayScene(home, {"PYTHONPROFILEIMPORTTIME": "1"}) as scene:
+    async with GatewayScene(home, SILENT_MODEL | {"PYTHONPROFILEIMPORTTIME": "1"}) as scene:
         await scene.starts()
         await scene.stops()
     found = set(IMPORTED.findall(scene.said.read_text()))

@@ -92,7 +92,13 @@ async def running(home: Path, *, token: str | None = None, told_port: int | None
 async def test_a_fresh_machine_has_every_channel_off_and_nothing_is_made(tmp_path: Path) -> None:
     code, out, err = await bubbles(tmp_path, "channels", "status")
     assert (code, err) == (0, "")
-    assert out == "telegram: off\ngateway: not running: 'bubbles gateway' starts it\n"
+    assert (
+        out
+    assert out.splitlines() == [
+        "telegram: off; 'bubbles channels login telegram' sets it up",
+        "gateway: not running: 'bubbles gateway' starts it",
+    ]
+    )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -156,7 +162,7 @@ async def test_a_running_gateway_says_how_a_channel_is_and_whom_it_turned_away(t
     assert lines[0].endswith(", started anew 2 times")
     assert "  warning: The connection was lost." in lines
     assert next(line for line in lines if "turned away: 4711" in line).endswith(
-        'To let them in, put "4711" into channels.telegram.allowFrom.'
+        'To let them in, put "4711" into channels.telegram.allowFrom and start the gateway again.'
     )
     assert next(line for line in lines if "turned away: 4712" in line).endswith("groups off")
     assert f"gateway: runs (process {os.getpid()}, http://127." in lines[-1]

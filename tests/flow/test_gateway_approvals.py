@@ -12,6 +12,7 @@ import pytest
 from bubbles.channels.contract import Piece
 from bubbles.channels.fake import FakeChannel
 from bubbles.config.channels import ChannelSettings
+from bubbles.dispatch.dispatcher import WAITS
 from bubbles.gateway.intake import VOID
 from bubbles.providers.contract import ModelRequest, ToolMessage
 from bubbles.providers.scripted import Step, calls
@@ -107,9 +108,11 @@ async def test_where_there_are_no_buttons_and_no_edits_words_do(disk: Disk) -> N
         await disk.other.say("run", chat="9")
         await asked(disk.other, "9")
         await disk.other.say("well, ok, but why?", chat="9")  # no answer: it is a message of the turn
+        await disk.other.say("hello?", chat="9")
         await disk.other.say("OK", chat="9")
         await here.settled()
-        assert (await said(disk.other, "9"))[-1] == "You said: well, ok, but why?"
+        assert (await said(disk.other, "9")).count(WAITS) == 1
+        assert (await said(disk.other, "9"))[-1] == "You said: hello?"
     assert made(disk, "other.9") == 1
     assert disk.other.edited == []
 

@@ -59,15 +59,17 @@ GIVEN_UP = re.compile(r"I was interrupted \d times while working on: «.*?#(\d+)
 class Size:
     kills: int
     chats: int
+    messages: int
+    """At most: a slow machine takes no longer than a quick one."""
     pause_s: float
-    """Between two messages, at most."""
+    """Between two of them, at most."""
     jobs: int
     at_jobs: int
     group: bool
 
 
-SHORT = Size(kills=4, chats=12, pause_s=0.4, jobs=4, at_jobs=4, group=False)
-LONG = Size(kills=30, chats=12, pause_s=0.4, jobs=8, at_jobs=30, group=True)
+SHORT = Size(kills=4, chats=12, messages=36, pause_s=0.4, jobs=4, at_jobs=4, group=False)
+LONG = Size(kills=30, chats=12, messages=600, pause_s=0.4, jobs=8, at_jobs=30, group=True)
 
 
 class Brain:
@@ -158,7 +160,7 @@ class People:
         return [self.person(number)["id"] for number in range(self.size.chats)]
 
     async def write(self) -> None:
-        while True:
+        for _ in range(self.size.messages):
             await self.writes_one()
             await asyncio.sleep(self.chance.uniform(0, self.size.pause_s))
 

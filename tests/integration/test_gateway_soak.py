@@ -46,8 +46,9 @@ class Size:
     """In that time, by the line through all looks."""
 
 
-SHORT = Size(warm_s=0.0, lasts_s=1.2, look_s=0.1, growth_bytes=12e6)
-LONG = Size(warm_s=120.0, lasts_s=480.0, look_s=1.0, growth_bytes=12e6)
+SHORT = Size(warm_s=0.0, lasts_s=1.2, look_s=0.1, growth_bytes=8e6)
+LONG = Size(warm_s=120.0, lasts_s=480.0, look_s=1.0, growth_bytes=10e6)
+"""What it grows by is mostly that each session knows its last 500 messages again."""
 
 
 def brain(request: Request) -> str | Calls:

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from bubbles.gateway.outgoing import AGAIN
 from tests.channel_servers.telegram import BotApi, Sent, bot_api
-from tests.gateway_scene import GatewayScene, telegram_environment
+from tests.gateway_scene import SILENT_MODEL, GatewayScene, telegram_environment
 from tests.model_server import Calls, ModelServer, Request, serving
 from tests.processes import comes_true
 
@@ -121,7 +121,7 @@ async def all_at_work(server: BotApi, model: ModelServer) -> None:
 
 
 async def test_one_gateway_runs_for_a_data_directory_and_an_idle_one_ends_at_once(tmp_path: Path) -> None:
-    async with GatewayScene(tmp_path, {}) as scene:
+    async with GatewayScene(tmp_path, SILENT_MODEL) as scene:
         await scene.starts()
         status, out, err = await scene.runs("gateway")
         assert (status, out) == (1, "")

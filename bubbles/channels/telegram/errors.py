@@ -18,8 +18,8 @@ from bubbles.channels.contract import ChannelError, FatalChannelError, NotSentEr
 class SecondPollerError(ChannelError):
     def __init__(self) -> None:
         super().__init__(
-            "another program asks for the messages of the bot of channels.telegram.token: stop that one, or give this "
-            "one a bot of its own"
+            "another program asks for the messages of this bot: stop that one, or set channels.telegram.token to the "
+            "token of another bot"
         )
 
 

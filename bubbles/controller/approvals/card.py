@@ -115,6 +115,14 @@ def how_to_answer(card: ApprovalCard, timeout_s: float) -> str:
     return f"OK or no; by id: /approve {card.id} or /deny {card.id}. No answer in {timeout_s:g} seconds means no."
 
 
+def how_to_answer_in_group(card: ApprovalCard, timeout_s: float) -> str:
+    """The same where people talk to each other: an OK that is meant for somebody else must not run anything."""
+    return (
+        f"Reply to this with OK or no; or /approve {card.id}, /deny {card.id}. "
+        f"No answer in {timeout_s:g} seconds means no."
+    )
+
+
 def _details(card: ApprovalCard, rows: int) -> Iterator[tuple[str, str]]:
     if card.segment and card.segment.strip() != card.command.strip():
         yield "because of", shown_line(card.segment)

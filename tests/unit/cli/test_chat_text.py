@@ -11,7 +11,7 @@ from bubbles.cli.chat.blocks import MAX_CHARACTERS, MAX_FENCE_LINES, Blocks
 from bubbles.cli.chat.naming import name_of
 from bubbles.cli.chat.screen import Screen, rendered
 from bubbles.cli.chat.text import fitting, one_line, shown
-from bubbles.dispatch.commands import NAMES
+from bubbles.dispatch.commands import NAMES, START
 from bubbles.sessions.key import named
 
 pytestmark = pytest.mark.req("CLI-02")
@@ -117,7 +117,7 @@ def test_html_and_what_entities_stand_for_is_text_b100() -> None:
 
 
 def test_the_commands_that_are_offered_are_those_that_the_dispatcher_knows() -> None:
-    assert set(commands.OF_SESSION) == set(NAMES)
+    assert {*commands.OF_SESSION, START} == set(NAMES)
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,9 @@ async def test_the_service_manager_hears_of_the_end_while_it_is_still_going_on(
         with pytest.raises(asyncio.CancelledError):
             await work
     assert ended
-    assert capsys.readouterr().err == "bubbles gateway: ready, http://127.0.0.1:18790; channels: fake\\x1b\n"
+    ready, stopping = capsys.readouterr().err.splitlines()
+    assert ready == "bubbles gateway: ready, http://127.0.0.1:18790; channels: fake\\x1b"
+    assert stopping == "bubbles gateway: stopping"
 
 
 async def test_what_the_gateway_fails_with_is_what_the_person_is_told(

@@ -147,6 +147,26 @@ async def test_what_is_not_named_in_a_change_stays(scene: Scene) -> None:
 
 
 @pytest.mark.req("CRON-01")
+async def test_another_time_without_a_zone_is_in_the_zone_that_the_job_has(scene: Scene) -> None:
+    job = await scene.store.add(draft(DAILY), "cli")
+    earlier = Schedule(kind=ScheduleKind.CRON, text="0 8 * * *")
+    changed = await scene.store.change(job.id, JobChange(schedule=earlier))
+    assert changed.draft.schedule == replace(earlier, zone="Europe/Berlin")
+    assert changed.next_run == datetime(2026, 5, 2, 6, tzinfo=UTC)
+    assert (await scene.store.change(job.id, JobChange(schedule=HALF_HOURLY))).draft.schedule == HALF_HOURLY
+
+
+@pytest.mark.req("CRON-01")
+async def test_a_moment_from_now_on_is_kept_as_the_moment_that_it_is(scene: Scene) -> None:
+    job = await scene.store.add(draft(Schedule(kind=ScheduleKind.AT, text="+20m")), "cli")
+    assert job.draft.schedule.text == "2026-05-01T07:20:12+00:00"
+    assert job.next_run == datetime(2026, 5, 1, 7, 20, 12, tzinfo=UTC)
+    assert "at cannot be '+20'" in await refused(
+        scene.store.add(draft(Schedule(kind=ScheduleKind.AT, text="+20")), "cli")
+    )
+
+
+@pytest.mark.req("CRON-01")
 async def test_a_moment_that_is_over_is_refused_when_it_would_be_needed(scene: Scene) -> None:
     job = await scene.store.add(draft(ONCE), "cli")
     assert job.next_run == datetime(2026, 5, 2, 9, tzinfo=UTC)

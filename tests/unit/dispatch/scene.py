@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from bubbles.agent.contract import TurnObserver, TurnOutcome
 from bubbles.bus import Address, InboundMessage, Kind, Origin, OutboundMessage, Trigger
-from bubbles.controller.approvals.contract import Heard
+from bubbles.controller.approvals.contract import ApprovalCard, Heard
 from bubbles.dispatch.contract import CommandError, NoTasks, Pending, Policy, RunningTasks
 from bubbles.dispatch.dispatcher import Dispatcher, Wiring
 from bubbles.dispatch.slots import Slots
@@ -83,6 +83,9 @@ class Plain:
 
     def answer(self, text: str, *, origin: Origin, reply_to: str | None = None) -> Heard | None:
         return Heard(say=self.answers[text]) if text in self.answers else None
+
+    def open_cards(self, address: Address) -> tuple[ApprovalCard, ...]:
+        return ()
 
 
 class PlainCommands:
