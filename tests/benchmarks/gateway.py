@@ -31,7 +31,7 @@ from tests.gateway_scene import SILENT_MODEL, GatewayScene
 
 STARTS = 5
 IDLE_S = 5.0
-ROUNDS = 7
+ROUNDS = 5
 SESSIONS = (1, 10, 50)
 TURNS = 100
 """Of all sessions together, in one round."""

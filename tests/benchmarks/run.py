@@ -286,7 +286,7 @@ async def bench_gateway(table: Table, home: Path) -> None:
     """The long-running form: idle, and at work."""
     idle = await gateway.idle(home / "idle")
     table.add("bubbles gateway without a channel: healthy after", idle["healthy_s"], "s", 1)
-    table.add("… resident memory, idle", idle["mb"], "MB", 70)
+    table.add("… resident memory, idle", idle["mb"], "MB", 60)
     table.add("… processor time while idle", idle["cpu_percent"], "% of a core", 0.5)
     table.add("… libraries of platforms and models that it has imported", idle["libraries"], "", 0)
     for sessions, (speed, part) in (await gateway.turns(home / "turns")).items():

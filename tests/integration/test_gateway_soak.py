@@ -94,7 +94,7 @@ class Chats:
     async def talk(self, chat: int) -> None:
         user: dict[str, Any] = {"id": chat, "is_bot": False, "first_name": f"Person{chat}"}
         work = " work" if chat % CHATS < WORKING else ""
-        await asyncio.sleep(self.chance.random())
+        await asyncio.sleep(self.chance.uniform(0, 0.3))
         while not self.over:
             began = time.monotonic()
             for _ in range(self.chance.choice((1, 1, 1, 2, 3))):
