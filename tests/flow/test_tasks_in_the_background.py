@@ -460,5 +460,5 @@ async def test_a_person_who_writes_during_the_turn_of_a_report_is_heard_by_it(tm
         await person.asked.wait()
         await here.channel.say("quick")
         await here.channel.say("no")
-        assert (await here.channel.heard(3))[2] == "Both."
+        assert (await here.channel.heard(4))[3] == "Both."
         assert len(lines(here, "turn")) == 2

@@ -18,6 +18,7 @@ from bubbles.bus import Kind, Origin
 from bubbles.config.load import load_settings
 from bubbles.controller.approvals.broker import decided
 from bubbles.controller.approvals.contract import Answer, ApprovalCard
+from bubbles.dispatch.dispatcher import WAITS
 from bubbles.dispatch.notices import BROKEN
 from bubbles.providers.contract import Category, ModelRequest, ProviderError, ToolMessage, UserMessage
 from bubbles.providers.scripted import ScriptedProvider, Step, calls
@@ -187,7 +188,7 @@ async def test_what_is_said_during_a_turn_comes_before_its_next_call(tmp_path: P
         await here.channel.say("rather not")
         await here.channel.say("and something else")
         await here.channel.say("no")
-        await here.channel.heard(2)
+        assert (await here.channel.heard(3))[0] == WAITS
         messages = here.provider.requests[-1].messages
         said = [m.text for m in messages if isinstance(m, UserMessage)]
         assert said == ["first", "rather not", "and something else"]

@@ -375,8 +375,9 @@ def check_acts(acts: Sequence[Act], brain: Brain, people: People) -> None:
             allowed = [press for press in people.presses if press.number == act.number and press.at <= act.at]
             life = people.life_at(act.at - DYING_S)
             assert any(press.life == life for press in allowed), f"{act} was not approved: {allowed}"
-    for number, kind in people.kinds.items():
-        assert kind != "step" or told[f"step {number}"], f"the model did nothing about message {number}"
+    for number, came in answers(people.server.sent).items():
+        if people.kinds[number] == "step" and any(each.startswith("answer") for each in came):
+            assert told[f"step {number}"], f"message {number} was answered, and nothing done about it"
 
 
 def check_ticks(acts: Sequence[Act], jobs: Sequence[Job], sent: Sequence[Sent]) -> None:
@@ -413,7 +414,8 @@ async def nothing_is_left(scene: GatewayScene) -> None:
     status, out, err = await scene.runs("sandbox", "ls", "--json")
     assert (status, json.loads(out)["sandboxes"]) == (0, []), err
     assert list(scene.temporary.iterdir()) == []
-    assert list(scene.data_dir.rglob("*.new*")) == []
+    half_made = [path for path in scene.data_dir.rglob("*.new*") if scene.data_dir / "run" not in path.parents]
+    assert half_made == []  # those in run/ go once they are old: sandbox_backends/litter.py
 
 
 @pytest.mark.req("OPS-02", "APPR-04", "CRON-04", "CHAN-07")
