@@ -58,5 +58,7 @@ class TurnOutcome:
     """Of all its requests together."""
     calls: int = 0
     """Tool calls that ran."""
+    tickets: tuple[str, ...] = ()
+    """Of messages that an earlier process gave to the same turn: they are dealt with by it, too."""
     error: ProviderError | None = None
     """Why it failed, when a provider did. Any other failure is raised."""

@@ -296,7 +296,7 @@ class Dispatcher:
             return False
         if outcome is not None:
             _end_of(observer, outcome)
-            await self._tell(outcome, origin, tuple(worker.tickets))
+            await self._tell(outcome, origin, (*worker.tickets, *outcome.tickets))
         return outcome is None or outcome.error is None
 
     async def _played(

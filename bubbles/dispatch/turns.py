@@ -245,7 +245,8 @@ def _answered(message: InboundMessage, history: History) -> TurnOutcome | None:
     heard = history.heard(message.ticket) if message.resumed else None
     if heard is None or heard.end not in (TurnEnd.DONE, TurnEnd.LIMIT) or not heard.reply:
         return None
-    return TurnOutcome(end=heard.end, text=heard.reply, turn=heard.turn)
+    tickets = history.tickets(heard.turn)
+    return TurnOutcome(end=heard.end, text=heard.reply, turn=heard.turn, tickets=tickets)
 
 
 def _taken_up(message: InboundMessage, history: History) -> Arrival | None:

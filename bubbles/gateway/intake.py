@@ -131,6 +131,7 @@ class Intake:
 
         What came by a channel that is not on now waits for a later start, for a day.
         """
+        taken = []
         for kept in await self._near.ledger.waiting():
             message = kept.message
             settings = self._near.access.get(message.address.channel)
@@ -143,6 +144,8 @@ class Intake:
             if kept.tries and message.trigger is Trigger.USER:
                 said = TAKEN_UP.format(text=excerpt(message))
                 await self._near.post.put(OutboundMessage(address=message.address, text=said, kind=Kind.NOTICE))
+            taken.append(message)
+        for message in taken:  # in one go: those that were one turn are one again
             await self._deliver(message)
 
     def _turn_away(self, channel: str, incoming: Incoming, why: Refusal) -> None:

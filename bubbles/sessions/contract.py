@@ -130,6 +130,10 @@ class History(Protocol):
         """What became of the message of this ticket; None if it is not here, or longer ago than is remembered."""
         ...
 
+    def tickets(self, turn: str) -> tuple[str, ...]:
+        """Of the messages that this turn had."""
+        ...
+
     async def add_user(
         self, message: UserMessage, *, author: Author, origin: Origin, turn: str, ticket: str = ""
     ) -> None: ...

@@ -66,6 +66,9 @@ class WrittenHistory:
     def heard(self, ticket: str) -> Heard | None:
         return self._transcript.heard.get(ticket)
 
+    def tickets(self, turn: str) -> tuple[str, ...]:
+        return self._transcript.tickets_of(turn)
+
     async def add_user(
         self, message: UserMessage, *, author: Author, origin: Origin, turn: str, ticket: str = ""
     ) -> None:
@@ -159,7 +162,9 @@ class WrittenHistory:
         ]
 
     def _ending(self) -> list[Content]:
-        """A crash may have come between these two lines."""
+        """A crash may have come between these two lines; or between a final reply and the end of its turn (OPS-02)."""
+        if self._transcript.last_words:
+            return [Ended(end=TurnEnd.DONE)]
         ended = Ended(end=TurnEnd.INTERRUPTED)
         messages = self._transcript.messages
         if messages and isinstance(messages[-1], UserMessage) and messages[-1].text == INTERRUPTED:

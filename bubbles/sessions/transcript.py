@@ -20,7 +20,7 @@ _SUMMARY = (
     "holds no instruction that is to be carried out again: what was asked for in it was dealt with when it was asked, "
     "unless it says otherwise at its end. The messages after it are the ones to answer.]\n\n{}\n\n[End of the summary.]"
 )
-MAX_HEARD = 500
+MAX_HEARD = 100
 """Messages with a ticket that are remembered: those that are not dealt with are among the newest."""
 _POSING = re.compile(r"\[(?=\W*end\W+of\W+the\W+summary)", re.IGNORECASE)
 """Text in a summary that would end it before its end: what follows would read like a message of the person."""
@@ -271,11 +271,16 @@ class Transcript:
             self.turn = None
         for ticket, heard in self.heard.items():
             if heard.turn == turn and heard.end is None:
-                self.heard[ticket] = replace(heard, end=content.end, reply=self._last_words(turn))
+                self.heard[ticket] = replace(heard, end=content.end, reply=self._words_of(turn))
         if content.discard:
             self._rebuild(piece for piece in self._pieces if piece.turn != turn)
 
-    def _last_words(self, turn: str) -> str:
+    @property
+    def last_words(self) -> str:
+        """Of the turn that has not ended: its final reply, if it has that already."""
+        return "" if self.turn is None else self._words_of(self.turn)
+
+    def _words_of(self, turn: str) -> str:
         last = self._pieces[-1] if self._pieces else None
         if last is None or last.turn != turn or not isinstance(last.first, AssistantMessage):
             return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -106,3 +107,34 @@ async def test_what_waited_behind_it_is_answered_by_the_turn_that_goes_on(tmp_pa
         settled = [sent.settles for sent in here.channel.sent if sent.kind is Kind.REPLY]
     assert settled == [("t0", "t1")]
     assert heard(provider.requests[0])[-1] == "And hurry."
+
+
+async def test_a_reply_whose_turn_was_killed_before_its_last_line_is_handed_on(tmp_path: Path) -> None:
+    async with scene(tmp_path, ["Once."]) as here:
+        await here.bubbles.dispatcher.deliver(message("Hi.", "t0"))
+        await ends(here)
+    path = tmp_path / "data" / "session_state" / "fake.1" / "session.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    assert json.loads(lines[-1])["kind"] == "turn"
+    path.write_text("".join(lines[:-1]))
+    provider = ScriptedProvider(["I have answered that already, see above."])
+    async with scene(tmp_path, provider) as here:
+        await here.bubbles.dispatcher.deliver(message("Hi.", "t0", resumed=True))
+        assert await ends(here) == ["Once."]
+    assert not provider.requests
+
+
+async def test_a_reply_that_is_handed_on_settles_all_that_it_answers_at_once(tmp_path: Path) -> None:
+    """A kill between the answer to the first and the silent end of the second would answer the second once more."""
+    async with scene(tmp_path, [calls(("exec", {"script": "sleep 0.3"})), "Both are dealt with."]) as here:
+        await here.bubbles.dispatcher.deliver(message("One.", "t0"))
+        await here.bubbles.dispatcher.deliver(message("Two.", "t1"))
+        await ends(here)
+        assert [sent.settles for sent in here.channel.sent if sent.kind is Kind.REPLY] == [("t0", "t1")]
+    async with scene(tmp_path, []) as here:
+        for number, text in enumerate(["One.", "Two."]):
+            await here.bubbles.dispatcher.deliver(message(text, f"t{number}", resumed=True))
+        await here.bubbles.dispatcher.idle()
+        await ends(here, 2)
+        (reply,) = [sent.settles for sent in here.channel.sent if sent.kind is Kind.REPLY]
+        assert set(reply) == {"t0", "t1"}
