@@ -248,7 +248,7 @@ async def test_who_waits_can_leave_at_any_time() -> None:
 async def test_many_pages_at_once_are_read_a_few_at_a_time() -> None:
     async with raw(page("<p>" + "Words of a page. " * 200)) as server:
         fetch = reaching(server)
-        texts = await asyncio.gather(*(fetch.ok(f"{server.url}/{number}") for number in range(20)))
+        texts = await asyncio.gather(*(fetch.ok(f"{server.url}/{number}") for number in range(10)))
     assert all(f"/{number}\n" in text for number, text in enumerate(texts))
 
 
