@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from bubbles.gateway.ledger import Ledger
 
 OFF = "off"
+STALE_S = 60.0
+"""Jobs are looked at each second; a look waits for the disk."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +53,8 @@ def readiness(watched: Watched) -> Readiness:
         whys.append(watched.problem)
     if not watched.cron.readable:
         whys.append(f"jobs: {problems[0] if problems else 'they were not looked at yet'}")
+    elif (age_s := watched.cron.tick_age_s) is not None and age_s > STALE_S:
+        whys.append(f"jobs: nobody has looked at them for {age_s:.0f} s")
     return Readiness(
         ready=not whys,
         why="; ".join(whys),
